@@ -152,8 +152,8 @@ def index(
                 click.echo(line)
             damaged = bool(report.damages)
         if lookup is not None:
-            about = write_lookup(session, store, lookup, buckets=buckets, partitions=partitions, split_size=size)
-            click.echo(f"{lookup}: keys of the log from {about.log_begin} to {about.log_end}")
+            lookup_info = write_lookup(session, store, lookup, buckets=buckets, partitions=partitions, split_size=size)
+            click.echo(f"{lookup}: keys of the log from {lookup_info.log_begin} to {lookup_info.log_end}")
     sys.exit(1 if damaged else 0)
 
 
@@ -269,14 +269,14 @@ def stats(
     from rocketlet.spark_jobs.stats import stats as stats_of
 
     with session_of("stats", master, conf) as session:
-        found = stats_of(session, store, partitions=partitions, split_size=split_mib << 20)
+        result = stats_of(session, store, partitions=partitions, split_size=split_mib << 20)
     if as_json:
-        click.echo(json.dumps(found.as_dict(), ensure_ascii=False))
+        click.echo(json.dumps(result.as_dict(), ensure_ascii=False))
     else:
-        for line in found.lines():
+        for line in result.lines():
             click.echo(line)
     if picture is not None:
-        plot(found, picture)
+        plot(result, picture)
         click.echo(f"drawn: {picture}", err=True)
 
 
@@ -334,7 +334,14 @@ def follow(
     with session_of("follow", master, conf) as session:
         tell(f"following into {out}; end it with Ctrl-C or SIGTERM")
         written = follow_into(
-            session, source, Path(out), every=every, once=once, target_bytes=file_mib << 20, stopped=stopped, say=tell
+            session,
+            source,
+            Path(out),
+            every=every,
+            once=once,
+            target_bytes=file_mib << 20,
+            stopped=stopped,
+            report=tell,
         )
     tell(f"{written:,} messages written to {out}")
 
@@ -349,19 +356,24 @@ def status(out: str, options: tuple[str, ...], as_json: bool) -> None:
 
     from rocketlet.spark_jobs.follow import status as status_of
 
-    found = status_of(Path(out), _pairs(options, "--option"))
+    result = status_of(Path(out), _pairs(options, "--option"))
     if as_json:
-        click.echo(json.dumps(found, ensure_ascii=False))
+        click.echo(json.dumps(result, ensure_ascii=False))
         return
-    click.echo(f"batch {found['batch']} was written at {moment(found['time'])}")
-    if "lag_bytes" in found:
-        click.echo(f"{found['lag_bytes']:,} bytes of the log are not written yet")
-    for topic, lag in sorted(found.get("lag", {}).items()):
+    click.echo(f"batch {result['batch']} was written at {moment(result['time'])}")
+    if "lag_bytes" in result:
+        click.echo(f"{result['lag_bytes']:,} bytes of the log are not written yet")
+    for topic, lag in sorted(result.get("lag", {}).items()):
         click.echo(f"{topic}: {lag:,} messages are not written yet")
 
 
 def _source(
-    namesrv: str | None, topics: str | None, pattern: str | None, store: str | None, start: str, more: dict[str, str]
+    namesrv: str | None,
+    topics: str | None,
+    pattern: str | None,
+    store: str | None,
+    start: str,
+    extra_options: dict[str, str],
 ) -> Source:
     """What to follow. Raises the errors of the source's options, before Spark starts."""
     from rocketlet.spark_jobs.follow import Source
@@ -370,17 +382,17 @@ def _source(
     if (namesrv is None) == (store is None):
         raise click.UsageError("name what to follow by one of --namesrv and --store")
     if store is not None:
-        return Source("commitlog", {**more, "path": store, "starting": start})
+        return Source("commitlog", {**extra_options, "path": store, "starting": start})
     named = {"topics": topics, "topicsPattern": pattern, "namesrv": namesrv, "startingOffsets": start}
-    options = {**more, **{name: value for name, value in named.items() if value is not None}}
+    options = {**extra_options, **{name: value for name, value in named.items() if value is not None}}
     read_options(options, streaming=True)
     return Source("rocketmq", options)
 
 
-def _pairs(given: tuple[str, ...], hint: str) -> dict[str, str]:
-    if wrong := [pair for pair in given if "=" not in pair]:
+def _pairs(texts: tuple[str, ...], hint: str) -> dict[str, str]:
+    if wrong := [pair for pair in texts if "=" not in pair]:
         raise click.BadParameter(f"{wrong[0]!r} is not like name=value", param_hint=hint)
-    return dict(pair.split("=", 1) for pair in given)
+    return dict(pair.split("=", 1) for pair in texts)
 
 
 def milliseconds(text: str | None) -> int | None:

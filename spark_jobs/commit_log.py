@@ -106,10 +106,10 @@ def grouped(splits: list[Split], partitions: int) -> list[tuple[Split, ...]]:
     """The splits in their order, in at most that many groups of about equal bytes."""
     total = sum(split.stop - split.start for split in splits)
     groups: list[list[Split]] = [[] for _ in range(max(partitions, 1))]
-    done = 0
+    size_so_far = 0
     for split in splits:
-        groups[min(done * len(groups) // max(total, 1), len(groups) - 1)].append(split)
-        done += split.stop - split.start
+        groups[min(size_so_far * len(groups) // max(total, 1), len(groups) - 1)].append(split)
+        size_so_far += split.stop - split.start
     return [tuple(group) for group in groups if group]
 
 
@@ -173,10 +173,10 @@ def _take_segments(log: CommitLog, files: list[tuple[str, Entry]]) -> None:
         is_ledger = DLEDGER_PREFIX in folder
         log.segments.append(Segment(path, base, entry.size, entry.size, is_ledger))
     log.segments.sort(key=lambda segment: segment.base)
-    for one, two in pairwise(log.segments):
-        missing = two.base - one.base - full
+    for first, following in pairwise(log.segments):
+        missing = following.base - first.base - full
         if missing > 0:
-            log.damages.append(LogDamage(one.path, one.base + full, missing, "missing segments"))
+            log.damages.append(LogDamage(first.path, first.base + full, missing, "missing segments"))
 
 
 def _find_end(log: CommitLog, tail: str) -> None:
@@ -200,8 +200,8 @@ def _find_end(log: CommitLog, tail: str) -> None:
         if reason and log.is_open and _store_time(last, fault.at) is not None:
             end = fault.at  # it was being written, and by now it is whole
         elif reason:
-            why = f"{reason} ({fault.fault.value})"
-            log.damages.append(LogDamage(last.path, last.base + fault.at, end - fault.at, why))
+            text = f"{reason} ({fault.fault.value})"
+            log.damages.append(LogDamage(last.path, last.base + fault.at, end - fault.at, text))
             end = fault.at
     if end:
         log.segments.append(replace(last, end=end))
@@ -236,18 +236,18 @@ def _follow(segment: Segment, data_end: int) -> _Followed:
     followed = _Followed()
     while followed.end < segment.end:
         start = followed.end
-        _, found = read_split(Split(segment, start, min(start + _WINDOW, segment.end), True))
-        places = found.places + start
-        if found.damages:
-            fault = found.damages[0]
+        _, result = read_split(Split(segment, start, min(start + _WINDOW, segment.end), True))
+        places = result.places + start
+        if result.damages:
+            fault = result.damages[0]
             followed.fault = Damage(fault.at + start, fault.size, fault.fault)
             places = places[places < followed.fault.at]
         if len(places):
             followed.last_record = int(places[-1])
-        followed.end = start + found.end
-        if found.blank:
+        followed.end = start + result.end
+        if result.blank:
             followed.end = min(followed.end + BLANK_SIZE, segment.size)
-        if found.damages or found.blank or not len(places):
+        if result.damages or result.blank or not len(places):
             break
     return followed
 
@@ -255,16 +255,16 @@ def _follow(segment: Segment, data_end: int) -> _Followed:
 def _is_stale(segment: Segment, followed: _Followed, end: int) -> bool:
     """Whether the first record after the damage is older than the last one before it."""
     assert followed.fault is not None  # the caller saw it
-    behind = followed.fault.at + followed.fault.size
-    if followed.last_record < 0 or behind >= end:
+    damage_end = followed.fault.at + followed.fault.size
+    if followed.last_record < 0 or damage_end >= end:
         return False
-    before, after = _store_time(segment, followed.last_record), _store_time(segment, behind)
-    return after is not None and before is not None and after < before
+    previous_time, next_time = _store_time(segment, followed.last_record), _store_time(segment, damage_end)
+    return next_time is not None and previous_time is not None and next_time < previous_time
 
 
 def _store_time(segment: Segment, place: int) -> int | None:
-    data, found = read_split(Split(segment, place, place + 1, True))
-    return int(heads_at(data, found.places[:1]).store_timestamp[0]) if found.places.size else None
+    data, result = read_split(Split(segment, place, place + 1, True))
+    return int(heads_at(data, result.places[:1]).store_timestamp[0]) if result.places.size else None
 
 
 def read_split(split: Split, *, verify_body: bool = False) -> tuple[bytearray, Found]:
@@ -281,9 +281,9 @@ def read_split(split: Split, *, verify_body: bool = False) -> tuple[bytearray, F
         if len(data) < size:
             # A live store deleted or cut the file meanwhile: use what is there.
             stretch.end = min(stretch.end, len(data))
-        found = find_records(stretch, verify_body)
-        if found is not None:
-            return data, found
+        result = find_records(stretch, verify_body)
+        if result is not None:
+            return data, result
         overhang *= 16
 
 

@@ -49,30 +49,32 @@ def compare_queue_file(
     tags_code_of: Callable[[int], int | None],
 ) -> QueueDifference:
     """`expected` are the entries from the `place`-th of the file on; `log` is the stretch of the log that was read."""
-    found = QueueDifference()
-    wanted = entries_of(expected)
-    there = entries_of(bytes(present).ljust(per_file * ENTRY_SIZE, b"\0"))
+    difference = QueueDifference()
+    expected_entries = entries_of(expected)
+    present_entries = entries_of(bytes(present).ljust(per_file * ENTRY_SIZE, b"\0"))
     base = number * per_file
-    end = place + len(wanted)
-    at = there[place:end]
-    is_lost = wanted["tags_code"] == LOST
-    empty = at["size"] == 0
-    same = (at["log_offset"] == wanted["log_offset"]) & (at["size"] == wanted["size"])
-    codes = at["tags_code"].astype(np.int64)
-    for index in np.flatnonzero(same & (codes != wanted["tags_code"])).tolist():
+    end = place + len(expected_entries)
+    compared = present_entries[place:end]
+    is_lost = expected_entries["tags_code"] == LOST
+    empty = compared["size"] == 0
+    is_same = (compared["log_offset"] == expected_entries["log_offset"]) & (
+        compared["size"] == expected_entries["size"]
+    )
+    codes = compared["tags_code"].astype(np.int64)
+    for index in np.flatnonzero(is_same & (codes != expected_entries["tags_code"])).tolist():
         code = int(codes[index])
-        same[index] = is_address(code) and tags_code_of(code) == int(wanted["tags_code"][index])
-    found.missing = found.note(np.flatnonzero(empty) + base + place)
-    found.other = found.note(np.flatnonzero(~same & ~empty & ~is_lost) + base + place)
-    outside = np.concatenate((np.arange(place), np.arange(end, per_file)))
-    rest = there[outside]
-    is_past = are_past(there.tobytes(), log[0])[outside]
-    is_zero = (rest["log_offset"] == 0) & (rest["size"] == 0) & (rest["tags_code"] == 0)
-    is_new = (rest["log_offset"] >= log[1]) & (rest["size"] > 0)
-    before = outside < place
+        is_same[index] = is_address(code) and tags_code_of(code) == int(expected_entries["tags_code"][index])
+    difference.missing = difference.note(np.flatnonzero(empty) + base + place)
+    difference.other = difference.note(np.flatnonzero(~is_same & ~empty & ~is_lost) + base + place)
+    outside_indexes = np.concatenate((np.arange(place), np.arange(end, per_file)))
+    others = present_entries[outside_indexes]
+    is_past = are_past(present_entries.tobytes(), log[0])[outside_indexes]
+    is_zero = (others["log_offset"] == 0) & (others["size"] == 0) & (others["tags_code"] == 0)
+    is_new = (others["log_offset"] >= log[1]) & (others["size"] > 0)
+    before = outside_indexes < place
     allowed = np.where(before, is_past, is_zero | is_new | is_past)
-    found.surplus = found.note(outside[~allowed] + base)
-    return found
+    difference.surplus = difference.note(outside_indexes[~allowed] + base)
+    return difference
 
 
 @dataclass(slots=True)
@@ -98,22 +100,22 @@ def compare_index(
     low, high = max(border[0], log[0]), min(border[1], log[1])
     for begin, end in damages:
         entries = entries[(entries["log_offset"] < begin) | (entries["log_offset"] >= end)]
-    wanted, present = _keys(items, low, high), _keys(entries, low, high)
-    if all(np.array_equal(one, other) for one, other in zip(wanted, present, strict=True)):
+    expected, present = _keys(items, low, high), _keys(entries, low, high)
+    if all(np.array_equal(expected_column, other) for expected_column, other in zip(expected, present, strict=True)):
         return IndexDifference()  # so it is where all is well, and nothing needs to be sorted
-    wanted, present = _distinct(*wanted), _distinct(*present)
-    hashes, offsets = (np.concatenate(both) for both in zip(wanted, present, strict=True))
+    expected, present = _distinct(*expected), _distinct(*present)
+    hashes, offsets = (np.concatenate(columns) for columns in zip(expected, present, strict=True))
     order = np.lexsort((hashes, offsets))
     is_same = _is_as_before(hashes[order], offsets[order])  # each is there twice at most: once here, once there
     alone = order[~is_same & ~np.append(is_same[1:], False)]
-    missing = int((alone < len(wanted[0])).sum())
+    missing = int((alone < len(expected[0])).sum())
     return IndexDifference(missing, len(alone) - missing)
 
 
 def _keys(table: Array, low: int, high: int) -> tuple[Array, Array]:
     """(hashes, offsets) of a stretch of the log."""
-    chosen = np.flatnonzero((table["log_offset"] >= low) & (table["log_offset"] < high))
-    return table["hash"][chosen].astype(np.int32), table["log_offset"][chosen].astype(np.int64)
+    rows = np.flatnonzero((table["log_offset"] >= low) & (table["log_offset"] < high))
+    return table["hash"][rows].astype(np.int32), table["log_offset"][rows].astype(np.int64)
 
 
 def _distinct(hashes: Array, offsets: Array) -> tuple[Array, Array]:
@@ -156,10 +158,10 @@ class StretchPlaces:
             stretches = np.searchsorted(self._begins, entries["log_offset"].astype(np.int64), "right") - 1
             firsts = np.flatnonzero(np.diff(stretches, prepend=-2))  # of runs in the same stretch
             ends = np.append(firsts[1:], len(entries))
-            known = np.flatnonzero(stretches[firsts] >= 0)
-            chosen = stretches[firsts[known]]
-            np.minimum.at(self._firsts, chosen, firsts[known] + self._count)
-            np.maximum.at(self._ends, chosen, ends[known] + self._count)
+            known_firsts = np.flatnonzero(stretches[firsts] >= 0)
+            numbers = stretches[firsts[known_firsts]]
+            np.minimum.at(self._firsts, numbers, firsts[known_firsts] + self._count)
+            np.maximum.at(self._ends, numbers, ends[known_firsts] + self._count)
             self._count += len(entries)
             yield entries
 

@@ -82,44 +82,44 @@ class Options:
     time_margin_s: int = 300
 
 
-def parse_options(given: Any) -> Options:
+def parse_options(values: Any) -> Options:
     """Raises BadOption."""
-    path = given.get("path")
+    path = values.get("path")
     if not path:
         raise BadOption('name the store: spark.read.format("commitlog").load(directory)')
     options = Options(path)
     for name, allowed in (("table", ("messages", "damage")), ("tail", ("auto", "stop", "through"))):
-        value = given.get(name, getattr(options, name))
+        value = values.get(name, getattr(options, name))
         if value not in allowed:
             raise BadOption(f"option {name}={value!r}: it may be {', '.join(allowed)}")
         setattr(options, name, value)
     for name in ("split_size", "partitions", "time_margin_s"):
-        text = str(given.get(name, getattr(options, name)))
+        text = str(values.get(name, getattr(options, name)))
         if not text.isdigit() or (name == "split_size" and int(text) < 1):
             raise BadOption(f"option {name}={text!r}: a number is needed")
         setattr(options, name, int(text))
     for name in ("inflate", "unwrap"):
-        text = str(given.get(name, "false")).lower()
+        text = str(values.get(name, "false")).lower()
         if text not in ("true", "false"):
             raise BadOption(f"option {name}={text!r}: it may be true or false")
         setattr(options, name, text == "true")
     return options
 
 
-def stream_options(given: Any) -> StreamOptions:
+def stream_options(values: Any) -> StreamOptions:
     """The options that only a stream has. Raises BadOption."""
     from rocketlet.spark_jobs.log_stream import StreamOptions
 
-    starting = str(given.get("starting", "latest"))
+    starting = str(values.get("starting", "latest"))
     if starting not in ("earliest", "latest") and not (starting.isascii() and starting.isdigit()):
         raise BadOption(f"option starting={starting!r}: it may be earliest, latest or a log offset")
-    most = str(given.get("maxBytesPerTrigger", "0"))
-    if not (most.isascii() and most.isdigit()):
-        raise BadOption(f"option maxBytesPerTrigger={most!r}: a number is needed")
-    fails = str(given.get("failOnDataLoss", "true")).lower()
+    limit = str(values.get("maxBytesPerTrigger", "0"))
+    if not (limit.isascii() and limit.isdigit()):
+        raise BadOption(f"option maxBytesPerTrigger={limit!r}: a number is needed")
+    fails = str(values.get("failOnDataLoss", "true")).lower()
     if fails not in ("true", "false"):
         raise BadOption(f"option failOnDataLoss={fails!r}: it may be true or false")
-    return StreamOptions(starting, int(most) or None, fails == "true")
+    return StreamOptions(starting, int(limit) or None, fails == "true")
 
 
 class CommitLogSource(DataSource):
@@ -192,42 +192,42 @@ class MessageReader(DataSourceReader):
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         from rocketlet.spark_jobs.pushdown import condition_of
 
-        for one in filters:
-            condition = condition_of(one)
+        for spark_filter in filters:
+            condition = condition_of(spark_filter)
             # An inner batch has one queue offset in the log and many in its rows: leave those filters to Spark.
             if condition is None or self.options.unwrap:
-                yield one
+                yield spark_filter
             else:
                 self.conditions.append(condition)
 
     def partitions(self) -> list[InputPartition]:
         from rocketlet.spark_jobs.pushdown import wanted_splits
 
-        found = find_commit_log(self.options.path, tail=self.options.tail)
-        _warn(found.damages)
-        found.segments = self._wanted_segments(found)
-        splits = wanted_splits(_splits(found, self.options), self.conditions)
+        log = find_commit_log(self.options.path, tail=self.options.tail)
+        _warn(log.damages)
+        log.segments = self._wanted_segments(log)
+        splits = wanted_splits(_splits(log, self.options), self.conditions)
         return _partitions(splits, self.options) or [SplitsPartition(())]
 
-    def _wanted_segments(self, found: CommitLog) -> list[Any]:
+    def _wanted_segments(self, log: CommitLog) -> list[Any]:
         """Without the segments that end before, or begin after, the wanted times."""
         from rocketlet.spark_jobs.commit_log import first_store_time
         from rocketlet.spark_jobs.pushdown import bounds
 
-        wanted = bounds(self.conditions, "store_time")
-        if wanted.low is None and wanted.high is None:
-            return found.segments
-        times = [first_store_time(segment) for segment in found.segments]
+        time_bounds = bounds(self.conditions, "store_time")
+        if time_bounds.low is None and time_bounds.high is None:
+            return log.segments
+        times = [first_store_time(segment) for segment in log.segments]
         margin = self.options.time_margin_s * 1_000_000
-        kept = []
-        for number, segment in enumerate(found.segments):
+        remaining = []
+        for number, segment in enumerate(log.segments):
             begin = times[number]
             end = times[number + 1] if number + 1 < len(times) else None
             first = -(1 << 62) if begin is None else begin * 1000 - margin
             last = 1 << 62 if end is None else end * 1000 + margin
-            if not wanted.misses(first, last):
-                kept.append(segment)
-        return kept
+            if not time_bounds.misses(first, last):
+                remaining.append(segment)
+        return remaining
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SplitsPartition)  # our own type, see partitions()
@@ -241,9 +241,9 @@ class MessageReader(DataSourceReader):
         from rocketlet.spark_jobs.pushdown import filtered
 
         schema = batch_schema(self.schema)
-        data, found = read_split(split)
-        _warn([in_log(split, damage) for damage in found.damages])
-        batch = MessageBatch(data, found.heads_in(data), inflate=self.options.inflate)
+        data, result = read_split(split)
+        _warn([in_log(split, damage) for damage in result.damages])
+        batch = MessageBatch(data, result.heads_in(data), inflate=self.options.inflate)
         batch = filtered(batch, self.conditions)
         for part in _parts(batch):
             yield as_batch(part.unwrapped() if self.options.unwrap else part, schema)
@@ -256,13 +256,13 @@ def _parts(batch: MessageBatch) -> Iterator[MessageBatch]:
     if not len(batch):
         return
     sizes = np.cumsum(batch.heads.size.astype(np.int64))
-    at = 0
-    while at < len(batch):
-        done = sizes[at - 1] if at else 0
-        end = int(np.searchsorted(sizes, done + _BATCH_BYTES, "right"))
-        end = min(max(end, at + 1), at + _BATCH_ROWS)
-        yield batch if end - at == len(batch) else batch.where(np.arange(at, end))
-        at = end
+    begin = 0
+    while begin < len(batch):
+        size_before = sizes[begin - 1] if begin else 0
+        end = int(np.searchsorted(sizes, size_before + _BATCH_BYTES, "right"))
+        end = min(max(end, begin + 1), begin + _BATCH_ROWS)
+        yield batch if end - begin == len(batch) else batch.where(np.arange(begin, end))
+        begin = end
 
 
 class DamageReader(DataSourceReader):
@@ -272,14 +272,14 @@ class DamageReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> list[InputPartition]:
-        found = find_commit_log(self.options.path, tail=self.options.tail)
-        parts = _partitions(_splits(found, self.options), self.options)
-        return [*parts, SplitsPartition((), tuple(found.damages))]
+        log = find_commit_log(self.options.path, tail=self.options.tail)
+        parts = _partitions(_splits(log, self.options), self.options)
+        return [*parts, SplitsPartition((), tuple(log.damages))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str, int, int, str]]:
         assert isinstance(partition, SplitsPartition)  # our own type, see partitions()
-        for known in partition.known_damages:
-            yield known.path, known.log_offset, known.size, known.reason
+        for log_damage in partition.known_damages:
+            yield log_damage.path, log_damage.log_offset, log_damage.size, log_damage.reason
         for split in partition.splits:
             for damage in damages_of(split):
                 yield damage.path, damage.log_offset, damage.size, damage.reason

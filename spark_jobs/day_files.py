@@ -71,11 +71,11 @@ class DayFiles:
         note = self._note
         if not note.exists():
             return
-        told = json.loads(note.read_text("utf-8"))
-        joined, target = self.own / "joined.parquet", self.root / told["target"]
+        content = json.loads(note.read_text("utf-8"))
+        joined, target = self.own / "joined.parquet", self.root / content["target"]
         if joined.exists():
             joined.replace(target)
-        for name in told["sources"]:
+        for name in content["sources"]:
             (self.root / name).unlink(missing_ok=True)
         _synced(target.parent)
         note.unlink()
@@ -88,16 +88,18 @@ class DayFiles:
             if last < before and size < self.target_bytes // 2:
                 small.setdefault(path.parent, []).append((first, last, path, size))
         joined = 0
-        for found in small.values():
-            chosen, total = [], 0
-            for one in sorted(found):
-                if total + one[3] > self.target_bytes:
+        for candidates in small.values():
+            selected, total = [], 0
+            for file in sorted(candidates):
+                if total + file[3] > self.target_bytes:
                     break
-                chosen.append(one)
-                total += one[3]
-            if len(chosen) >= _LEAST_FILES:
-                self._join([path for _, _, path, _ in chosen], chosen[0][0], max(last for _, last, _, _ in chosen))
-                joined += len(chosen)
+                selected.append(file)
+                total += file[3]
+            if len(selected) >= _LEAST_FILES:
+                self._join(
+                    [path for _, _, path, _ in selected], selected[0][0], max(last for _, last, _, _ in selected)
+                )
+                joined += len(selected)
         return joined
 
     @property
@@ -122,11 +124,11 @@ class DayFiles:
                     for rows in file.iter_batches(_ROWS_AT_ONCE):
                         writer.write_batch(rows)
         _synced(joined)
-        told = {
+        content = {
             "target": str(target.relative_to(self.root)),
             "sources": [str(path.relative_to(self.root)) for path in paths],
         }
-        write_whole(self._note, json.dumps(told))
+        write_whole(self._note, json.dumps(content))
         self.recover()
 
 

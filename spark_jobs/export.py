@@ -104,8 +104,10 @@ def with_json(session: SparkSession, rows: DataFrame, json_schema: str | None) -
     text = sql.col("body").cast("string")
     if json_schema is None:
         inferred = session.read.json(rows.select(text.alias("value")).rdd.map(lambda row: row.value or ""))
-        kept = [field for field in inferred.schema.fields if field.name != "_corrupt_record"]
-        json_schema = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in kept) or "value string"
+        json_fields = [field for field in inferred.schema.fields if field.name != "_corrupt_record"]
+        json_schema = (
+            ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in json_fields) or "value string"
+        )
     broken = "_corrupt_record"
     parsed = sql.from_json(text, f"{json_schema}, `{broken}` string", {"columnNameOfCorruptRecord": broken})
     rows = rows.withColumn("json", parsed).drop("body")

@@ -41,35 +41,35 @@ def list_folder(path: str) -> list[Entry]:
         return _list_remote(path)
     try:
         with os.scandir(path) as entries:
-            found = [Entry(entry.name, entry.stat().st_size, entry.is_dir()) for entry in entries]
+            result = [Entry(entry.name, entry.stat().st_size, entry.is_dir()) for entry in entries]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(found, key=lambda entry: entry.name)
+    return sorted(result, key=lambda entry: entry.name)
 
 
 def read_range(path: str, start: int, size: int) -> bytearray:
     """Up to `size` bytes from `start`; fewer where the file ends."""
     if is_uri(path):
-        system, inside = _remote(path)
-        with system.open_input_file(inside) as file:
+        system, remote_path = _remote(path)
+        with system.open_input_file(remote_path) as file:
             return bytearray(file.read_at(min(size, max(file.size() - start, 0)), start))
     with open(path, "rb", buffering=0) as file:
         size = min(size, max(os.fstat(file.fileno()).st_size - start, 0))
         data = bytearray(size)
         view = memoryview(data)
-        done = 0
-        while done < size and (count := os.preadv(file.fileno(), [view[done:]], start + done)):
-            done += count
-        return data if done == size else data[:done]
+        size_read = 0
+        while size_read < size and (count := os.preadv(file.fileno(), [view[size_read:]], start + size_read)):
+            size_read += count
+        return data if size_read == size else data[:size_read]
 
 
 def read_file(path: str) -> bytes | None:
     """A small file, or None where there is none."""
     if is_uri(path):
-        system, inside = _remote(path)
-        if system.get_file_info(inside).type.name != "File":
+        system, remote_path = _remote(path)
+        if system.get_file_info(remote_path).type.name != "File":
             return None
-        with system.open_input_file(inside) as file:
+        with system.open_input_file(remote_path) as file:
             return bytes(file.read())
     try:
         with open(path, "rb") as file:
@@ -94,8 +94,8 @@ def write_file(path: str, size: int, pieces: Iterable[tuple[int, Any]]) -> None:
 def write_text(path: str, text: str) -> None:
     """A small file, wherever a path may lead."""
     if is_uri(path):
-        system, inside = _remote(path)
-        with system.open_output_stream(inside) as stream:
+        system, remote_path = _remote(path)
+        with system.open_output_stream(remote_path) as stream:
             stream.write(text.encode())
         return
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -144,15 +144,15 @@ def is_locked(path: str) -> bool:
 def _list_remote(path: str) -> list[Entry]:
     from pyarrow import fs
 
-    system, inside = _remote(path)
-    infos = system.get_file_info(fs.FileSelector(inside, allow_not_found=True))
-    found = [Entry(info.base_name, info.size or 0, info.type == fs.FileType.Directory) for info in infos]
-    return sorted(found, key=lambda entry: entry.name)
+    system, remote_path = _remote(path)
+    infos = system.get_file_info(fs.FileSelector(remote_path, allow_not_found=True))
+    result = [Entry(info.base_name, info.size or 0, info.type == fs.FileType.Directory) for info in infos]
+    return sorted(result, key=lambda entry: entry.name)
 
 
 @lru_cache(64)
 def _remote(path: str) -> tuple[Any, str]:
     from pyarrow import fs
 
-    system, inside = fs.FileSystem.from_uri(path)
-    return system, inside
+    system, remote_path = fs.FileSystem.from_uri(path)
+    return system, remote_path

@@ -69,7 +69,7 @@ def follow(
     once: bool,
     target_bytes: int,
     stopped: threading.Event,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> int:
     """Run until `stopped` is set, or with `once` until everything present is written. Returns the number of messages.
 
@@ -98,18 +98,18 @@ def follow(
         files.add(batch)
         joined = files.compact(batch)
         written += count
-        say(f"batch {batch}: {count:,} messages{f', {joined} files joined' if joined else ''}")
+        report(f"batch {batch}: {count:,} messages{f', {joined} files joined' if joined else ''}")
 
     reader = session.readStream.format(source.format).schema(COLUMNS).options(**source.options)
     stream = reader.option("inflate", "true").load().writeStream.foreachBatch(write)
     stream = stream.option("checkpointLocation", str(files.own / "checkpoint")).queryName(f"follow into {out}")
     query = (stream.trigger(availableNow=True) if once else stream.trigger(processingTime=every)).start()
-    seen = -1
+    last_batch = -1
     while not query.awaitTermination(_LOOK_EVERY):  # raises what the query failed with
         if stopped.is_set():
             query.stop()
-        seen = _write_status(files, source, query.lastProgress, seen)
-    _write_status(files, source, query.lastProgress, seen)
+        last_batch = _write_status(files, source, query.lastProgress, last_batch)
+    _write_status(files, source, query.lastProgress, last_batch)
     return written
 
 
@@ -119,20 +119,20 @@ def _rows_in(folder: Path) -> int:
     return sum(pq.read_metadata(path).num_rows for path in folder.glob("day=*/topic=*/*.parquet"))
 
 
-def _write_status(files: DayFiles, source: Source, progress: Any, seen: int) -> int:
+def _write_status(files: DayFiles, source: Source, progress: Any, last_batch: int) -> int:
     """Write the status after a new batch; returns the number of the batch."""
-    if progress is None or progress["batchId"] == seen:
-        return seen
+    if progress is None or progress["batchId"] == last_batch:
+        return last_batch
     (read,) = progress["sources"]
     end = read["endOffset"]
-    told = {
+    content = {
         "format": source.format,
         "options": source.kept(),
         "batch": progress["batchId"],
         "time": system_clock(),
         "offsets": json.loads(end) if isinstance(end, str) else end,
     }
-    write_whole(files.own / "status.json", json.dumps(told))
+    write_whole(files.own / "status.json", json.dumps(content))
     return int(progress["batchId"])
 
 
@@ -140,17 +140,17 @@ def status(out: Path, secrets: dict[str, str]) -> dict[str, Any]:
     """How far the files are, and the lag: messages by topic, or bytes of a store's log. Raises NothingFollowed."""
     path = out / "_follow" / "status.json"
     try:
-        told: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise NothingFollowed(f"no {path}: `follow --out {out}` has not finished a batch yet") from None
-    if told["format"] == "commitlog":
-        end = find_commit_log(told["options"]["path"], tail="stop").end_offset
-        return told | {"lag_bytes": max(end - told["offsets"]["log_offset"], 0)}
-    options = read_options(told["options"] | secrets, streaming=True)
-    done = from_state(told["offsets"])
+    if content["format"] == "commitlog":
+        end = find_commit_log(content["options"]["path"], tail="stop").end_offset
+        return content | {"lag_bytes": max(end - content["offsets"]["log_offset"], 0)}
+    options = read_options(content["options"] | secrets, streaming=True)
+    written = from_state(content["offsets"])
     with BrokerReader(options.connection.config(), retry_seconds=5) as reader:
-        ends = reader.max_offsets(done)
+        ends = reader.max_offsets(written)
     lag: dict[str, int] = {}
     for queue, end in ends.items():
-        lag[queue.topic] = lag.get(queue.topic, 0) + max(end - done[queue], 0)
-    return told | {"lag": lag}
+        lag[queue.topic] = lag.get(queue.topic, 0) + max(end - written[queue], 0)
+    return content | {"lag": lag}

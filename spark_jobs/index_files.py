@@ -82,8 +82,8 @@ def _numberer(starts: dict[int, int], capacity: int, files_in_all: int) -> Calla
                     if max(begin, file * capacity - 1) < min(end, (file + 1) * capacity):
                         rows.append(row)
                         files.append(file)
-            taken = batch.take(pa.array(rows, pa.int64()))
-            yield taken.set_column(batch.schema.get_field_index("file"), "file", pa.array(files, pa.int64()))
+            rows_of_file = batch.take(pa.array(rows, pa.int64()))
+            yield rows_of_file.set_column(batch.schema.get_field_index("file"), "file", pa.array(files, pa.int64()))
 
     return number
 
@@ -97,12 +97,13 @@ def _index_writer(
         from rocketlet.spark_jobs.index_segments import IndexFile
 
         for (number,), pieces in groups_of(batches, "file"):
-            made = IndexFile(rules.geometry)
+            index_file = IndexFile(rules.geometry)
             parts = (_part(data, starts[split] + first - number * capacity) for split, first, data in pieces)
             path = f"{staging}/numbered/{number:020d}"
-            write_once(staging, path, rules.geometry.file_size, made.pieces(parts, follows=number > 0))
+            write_once(staging, path, rules.geometry.file_size, index_file.pieces(parts, follows=number > 0))
             yield from file_rows([{
-                "path": path, "number": number, "begin_time": made.begin_timestamp, "end_time": made.end_timestamp,
+                "path": path, "number": number,
+                "begin_time": index_file.begin_timestamp, "end_time": index_file.end_timestamp,
             }]).to_batches()  # fmt: skip
 
     def _part(data: bytes, at: int) -> Any:

@@ -74,34 +74,34 @@ class SplitIndex:
 
 def index_split(batch: MessageBatch, lost: Array, rules: Rules) -> SplitIndex:
     """`lost` says which records can be read but not trusted: they keep their place in the queue, marked LOST."""
-    made = SplitIndex()
+    result = SplitIndex()
     heads = batch.heads
     lost = lost | (heads.prepared_offset == LOST_MARK)
     indexed = np.flatnonzero(((heads.sys_flag & flags.TRANSACTION_MASK) != flags.ROLLBACK) & ~lost)
-    made.items = index_items(batch, indexed)
+    result.items = index_items(batch, indexed)
     kind = heads.sys_flag & flags.TRANSACTION_MASK
     queued = (kind == flags.NOT_TRANSACTION) | (kind == flags.COMMIT)
     is_inner = (heads.sys_flag & flags.INNER_BATCH) != 0
     if is_inner.any():
         names = batch.topics.take(pa.array(np.flatnonzero(is_inner & queued))).unique().to_pylist()
-        made.inner_batches = {name.decode("utf-8", "replace") for name in names}
+        result.inner_batches = {name.decode("utf-8", "replace") for name in names}
         queued &= ~is_inner
-    _add_units(made, batch, np.flatnonzero(queued), lost, rules)
-    return made
+    _add_units(result, batch, np.flatnonzero(queued), lost, rules)
+    return result
 
 
-def _add_units(made: SplitIndex, batch: MessageBatch, chosen: Array, lost: Array, rules: Rules) -> None:
+def _add_units(result: SplitIndex, batch: MessageBatch, rows: Array, lost: Array, rules: Rules) -> None:
     """The units of the chosen records, cut by queue and file, in the order of the log."""
-    if not len(chosen):
+    if not len(rows):
         return
     heads = batch.heads
-    units = np.empty(len(chosen), UNIT)
-    units["queue_offset"] = heads.queue_offset[chosen]
-    units["log_offset"] = heads.log_offset[chosen]
-    units["size"] = heads.size[chosen]
-    units["tags_code"] = np.where(lost, LOST, _codes(batch, rules))[chosen]
-    topic = batch.topics.indices.to_numpy()[chosen].astype(np.int64)
-    queue = topic << 32 | heads.queue_id[chosen].astype(np.int64) & 0xFFFFFFFF
+    units = np.empty(len(rows), UNIT)
+    units["queue_offset"] = heads.queue_offset[rows]
+    units["log_offset"] = heads.log_offset[rows]
+    units["size"] = heads.size[rows]
+    units["tags_code"] = np.where(lost, LOST, _codes(batch, rules))[rows]
+    topic = batch.topics.indices.to_numpy()[rows].astype(np.int64)
+    queue = topic << 32 | heads.queue_id[rows].astype(np.int64) & 0xFFFFFFFF
     order = np.argsort(queue, kind="stable")
     units, queue = units[order], queue[order]
     for begin, end in _runs(queue):
@@ -109,14 +109,14 @@ def _add_units(made: SplitIndex, batch: MessageBatch, chosen: Array, lost: Array
         queue_id = int(np.int64(queue[begin] & 0xFFFFFFFF).astype(np.int32))
         run = units[begin:end]
         if not is_legal_name(name) or queue_id < 0 or (run["queue_offset"] < 0).any():
-            made.strange_topics.add(name)
+            result.strange_topics.add(name)
             continue
         is_even = bool((np.diff(run["queue_offset"]) == 1).all())
         span = QueueSpan(name, queue_id, int(run["queue_offset"][0]), len(run), is_even)
-        made.spans.append(span)
+        result.spans.append(span)
         files = run["queue_offset"] // rules.units_per_file
         for first, last in _runs(files):
-            made.units.append((span, int(files[first]), run[first:last]))
+            result.units.append((span, int(files[first]), run[first:last]))
 
 
 def _runs(values: Array) -> Iterator[tuple[int, int]]:
@@ -141,13 +141,13 @@ def _codes(batch: MessageBatch, rules: Rules) -> Array:
 
 def index_items(batch: MessageBatch, chosen: Array) -> Array:
     """The index entries of the chosen records, in order: hash of `topic#key`, log offset, store timestamp."""
-    everything = key_table(batch)
+    all_keys = key_table(batch)
     number = np.full(len(batch), -1, np.int64)
     number[chosen] = 1
-    kept = np.flatnonzero(number[everything.row] > 0)
-    row = everything.row[kept]
-    items = np.empty(len(kept), INDEX_ITEM)
-    items["hash"] = everything.hash[kept]
+    key_rows = np.flatnonzero(number[all_keys.row] > 0)
+    row = all_keys.row[key_rows]
+    items = np.empty(len(key_rows), INDEX_ITEM)
+    items["hash"] = all_keys.hash[key_rows]
     items["log_offset"] = batch.heads.log_offset[row]
     items["timestamp"] = batch.heads.store_timestamp[row]
     return items
@@ -217,8 +217,8 @@ def _prefixed(batch: MessageBatch, row: Array, key_hash: Array, units: Array) ->
     powers = np.full(int(units.max()) + 1, 31, np.uint32)
     powers[0] = 1
     powers = np.cumprod(powers, dtype=np.uint32)
-    whole = prefixes[batch.topics.indices.to_numpy()[row]] * powers[units] + key_hash
-    signed = whole.view(np.int32)
+    hashes = prefixes[batch.topics.indices.to_numpy()[row]] * powers[units] + key_hash
+    signed = hashes.view(np.int32)
     # The absolute value; the one number that has none becomes 0.
     return np.where(signed == -0x80000000, 0, np.abs(signed)).astype(np.int32)
 

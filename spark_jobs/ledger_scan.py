@@ -34,22 +34,22 @@ def read_ledger(
     file_end: int | None = None,
 ) -> Reading:
     """The records that begin in [at, stop), not their headers, and the damages; the twin of `log_scan.read_through`."""
-    found = Reading(end=at)
+    reading = Reading(end=at)
     stop = end if stop is None else stop
     while at < end:
         if end - at >= 8 and _is_end_of_file(buffer, at):
-            found.blank, found.ran_out = True, False
+            reading.blank, reading.ran_out = True, False
             break
         place = _record_place(buffer, at, end)
         size = check(buffer, place, end, verify_body and place < stop, base + place)
         if size is Fault.BODY_CRC:
             size = _TWO.unpack_from(buffer, place)[0]
-            found.damages.append(Damage(place, size, Fault.BODY_CRC))
+            reading.damages.append(Damage(place, size, Fault.BODY_CRC))
         if not isinstance(size, Fault):
             if place >= stop:
-                found.ran_out = False
+                reading.ran_out = False
                 break
-            found.places.append(place)
+            reading.places.append(place)
             at = place + size
         elif _is_no_op(buffer, at, end):
             at += HEADER_SIZE
@@ -57,11 +57,11 @@ def read_ledger(
             following = resync(buffer, at + 1, end, base, file_end)
             if following is None and is_zero(buffer, at, end):
                 break
-            behind = last_nonzero(buffer, at, end) + 1 if following is None else following
-            found.damages.append(Damage(at, behind - at, size))
-            at = behind
-    found.end = at
-    return found
+            damage_end = last_nonzero(buffer, at, end) + 1 if following is None else following
+            reading.damages.append(Damage(at, damage_end - at, size))
+            at = damage_end
+    reading.end = at
+    return reading
 
 
 def _record_place(buffer: memoryview, at: int, end: int) -> int:

@@ -19,9 +19,9 @@ def damages_of(split: Split) -> list[LogDamage]:
     """All damages of a split, in order; records that fail their `__CRC32#` property among them."""
     from rocketlet.spark_jobs.message_columns import MessageBatch
 
-    data, found = read_split(split, verify_body=True)
-    damages = [in_log(split, damage) for damage in found.damages]
-    damages += property_damages(split, MessageBatch(data, found.heads_in(data)))
+    data, result = read_split(split, verify_body=True)
+    damages = [in_log(split, damage) for damage in result.damages]
+    damages += property_damages(split, MessageBatch(data, result.heads_in(data)))
     return sorted(damages, key=lambda damage: damage.log_offset)
 
 

@@ -113,33 +113,33 @@ def pieces_of(number: int, split: Split, rules: Rules, *, stop_at_damage: bool) 
     from rocketlet.spark_jobs.message_columns import MessageBatch
     from rocketlet.spark_jobs.segment_rows import heads_at
 
-    data, found = read_split(split, verify_body=True)
+    data, result = read_split(split, verify_body=True)
     base = split.segment.base + split.start
-    damages = [in_log(split, damage) for damage in found.damages]
-    places = found.places
-    if stop_at_damage and found.damages:
-        places = places[places < found.damages[0].at]
-    batch = MessageBatch(data, found.heads_in(data) if len(places) == len(found.places) else heads_at(data, places))
+    damages = [in_log(split, damage) for damage in result.damages]
+    places = result.places
+    if stop_at_damage and result.damages:
+        places = places[places < result.damages[0].at]
+    batch = MessageBatch(data, result.heads_in(data) if len(places) == len(result.places) else heads_at(data, places))
     damages += property_damages(split, batch)
-    bad = [damage.at for damage in found.damages if damage.fault is Fault.BODY_CRC]
+    bad = [damage.at for damage in result.damages if damage.fault is Fault.BODY_CRC]
     lost = np.isin(places, bad)
-    made = index_split(batch, lost, rules)
-    begin = None if found.begin is None else base + found.begin
+    index = index_split(batch, lost, rules)
+    begin = None if result.begin is None else base + result.begin
     summary = SplitSummary(
-        number, begin, base + found.end, found.blank, len(batch), int(batch.heads.size.sum()), len(made.items),
-        int(batch.heads.store_timestamp[-1]) if len(batch) else 0, damages, made.spans, topic_counts(batch, lost),
-        sorted(made.strange_topics), sorted(made.inner_batches),
+        number, begin, base + result.end, result.blank, len(batch), int(batch.heads.size.sum()), len(index.items),
+        int(batch.heads.store_timestamp[-1]) if len(batch) else 0, damages, index.spans, topic_counts(batch, lost),
+        sorted(index.strange_topics), sorted(index.inner_batches),
     )  # fmt: skip
     rows = _Rows(number)
-    for span, file, units in made.units:
-        for at in range(0, len(units), _PIECE_ROWS):
-            part = units[at : at + _PIECE_ROWS]
+    for span, file, units in index.units:
+        for begin_index in range(0, len(units), _PIECE_ROWS):
+            part = units[begin_index : begin_index + _PIECE_ROWS]
             rows.add(UNITS, span.topic, span.queue_id, file, int(part["queue_offset"][0]), len(part), part.tobytes())
             if rows.is_full:
                 yield rows.take()
-    for at in range(0, len(made.items), _PIECE_ROWS):
-        items = made.items[at : at + _PIECE_ROWS]
-        rows.add(ITEMS, "", 0, 0, at, len(items), items.tobytes())
+    for begin_index in range(0, len(index.items), _PIECE_ROWS):
+        items = index.items[begin_index : begin_index + _PIECE_ROWS]
+        rows.add(ITEMS, "", 0, 0, begin_index, len(items), items.tobytes())
         if rows.is_full:
             yield rows.take()
     rows.add(SUMMARY, "", 0, 0, 0, len(batch), summary.to_json())
@@ -185,11 +185,11 @@ def topic_counts(batch: MessageBatch, lost: Any) -> list[TopicCount]:
     number, heads = batch.topics.indices.to_numpy(), batch.heads
     counts = []
     for index, name in enumerate(batch.topics.dictionary.to_pylist()):
-        chosen = np.flatnonzero(number == index)
-        times = heads.store_timestamp[chosen]
+        rows = np.flatnonzero(number == index)
+        times = heads.store_timestamp[rows]
         counts.append(TopicCount(
-            name.decode("utf-8", "replace"), len(chosen), int(heads.size[chosen].sum()),
-            int(heads.body_size[chosen].sum()), int(times.min()), int(times.max()), int(lost[chosen].sum()),
+            name.decode("utf-8", "replace"), len(rows), int(heads.size[rows].sum()),
+            int(heads.body_size[rows].sum()), int(times.min()), int(times.max()), int(lost[rows].sum()),
         ))  # fmt: skip
     return counts
 
@@ -212,8 +212,8 @@ def stitch(log: CommitLog, splits: list[Split], summaries: list[SplitSummary], *
     damages = list(log.damages)
     for summary in summaries:
         damages += summary.damages
-    for one, two in pairwise(zip(splits, summaries, strict=True)):
-        _check_border(one, two, damages)
+    for left, right in pairwise(zip(splits, summaries, strict=True)):
+        _check_border(left, right, damages)
     damages.sort(key=lambda damage: damage.log_offset)
     real = [damage for damage in damages if damage.log_offset >= 0 and damage.size > 0]
     end = max((summary.end for summary in summaries), default=log.begin_offset)
@@ -226,8 +226,10 @@ def stitch(log: CommitLog, splits: list[Split], summaries: list[SplitSummary], *
     return Stitched(first, last, damages, True)
 
 
-def _check_border(one: tuple[Split, SplitSummary], two: tuple[Split, SplitSummary], damages: list[LogDamage]) -> None:
-    (split, summary), (following, next_summary) = one, two
+def _check_border(
+    left: tuple[Split, SplitSummary], right: tuple[Split, SplitSummary], damages: list[LogDamage]
+) -> None:
+    (split, summary), (following, next_summary) = left, right
     segment = split.segment
     if segment.path == following.segment.path:
         if next_summary.begin is None:
@@ -242,11 +244,11 @@ def _check_border(one: tuple[Split, SplitSummary], two: tuple[Split, SplitSummar
 
 def from_file_starts(splits: list[Split]) -> list[Split]:
     """The same log in splits that are whole files, whose first byte is always a record's."""
-    whole: dict[str, Split] = {}
+    by_path: dict[str, Split] = {}
     for split in splits:
-        first = whole.get(split.segment.path, split)
-        whole[split.segment.path] = replace(first, stop=split.stop)
-    return list(whole.values())
+        first = by_path.get(split.segment.path, split)
+        by_path[split.segment.path] = replace(first, stop=split.stop)
+    return list(by_path.values())
 
 
 @dataclass(slots=True)

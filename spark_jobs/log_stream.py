@@ -70,48 +70,52 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None  # of Trigger.AvailableNow
 
     def initialOffset(self) -> dict[str, int]:
-        found = self._segments()
+        log = self._segments()
         if self.options.starting == "earliest":
-            return {"log_offset": found.begin_offset}
+            return {"log_offset": log.begin_offset}
         if self.options.starting == "latest":
-            return {"log_offset": self._end(found, found.begin_offset, None)}
+            return {"log_offset": self._end(log, log.begin_offset, None)}
         return {"log_offset": int(self.options.starting)}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self.options.max_bytes
-        return ReadAllAvailable() if most is None else ReadMaxBytes(most)
+        limit = self.options.max_bytes
+        return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         begin = start["log_offset"]
-        found = self._segments()
-        if begin < found.begin_offset:
-            text = f"the log of {self.path} begins at offset {found.begin_offset}, and the stream is at {begin}"
+        commit_log = self._segments()
+        if begin < commit_log.begin_offset:
+            text = f"the log of {self.path} begins at offset {commit_log.begin_offset}, and the stream is at {begin}"
             if self.options.fail_on_data_loss:
                 raise LogLost(f"{text}; set option failOnDataLoss to false to continue without it")
             log.warning("%s", text)
-            begin = found.begin_offset
-        most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        end = self._end(found, begin, most)
+            begin = commit_log.begin_offset
+        max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        end = self._end(commit_log, begin, max_bytes)
         if self._target is not None:
             end = min(end, self._target)
         return {"log_offset": max(end, start["log_offset"])}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        found = self._segments()
-        self._target = self._end(found, found.begin_offset, None)
+        log = self._segments()
+        self._target = self._end(log, log.begin_offset, None)
 
     def reportLatestOffset(self) -> dict[str, int] | None:
-        found = self._segments()
-        return {"log_offset": self._end(found, found.begin_offset, None)}
+        log = self._segments()
+        return {"log_offset": self._end(log, log.begin_offset, None)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        begin, until = start["log_offset"], end["log_offset"]
+        begin, end_offset = start["log_offset"], end["log_offset"]
         parts = []
         for segment in self._segments().segments:
-            stop = min(segment.end, until - segment.base)
+            stop = min(segment.end, end_offset - segment.base)
             # A record that begins before the end is read whole: the end of a limited batch may lie inside of one.
-            for at in range(max(begin - segment.base, 0), stop, self.split_size):
-                parts.append(LogPartition(Split(segment, at, min(at + self.split_size, stop), at_record=at == 0)))
+            for position in range(max(begin - segment.base, 0), stop, self.split_size):
+                parts.append(
+                    LogPartition(
+                        Split(segment, position, min(position + self.split_size, stop), at_record=position == 0)
+                    )
+                )
         return list(parts)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -125,18 +129,18 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except StoreNotFound:
             return CommitLog([])  # a broker that is about to start creates it
 
-    def _end(self, found: CommitLog, begin: int, most: int | None) -> int:
+    def _end(self, log: CommitLog, begin: int, max_bytes: int | None) -> int:
         """How far the log can be read, from `begin` on, and at most so many bytes."""
-        last = _last_with_data(found.segments)
+        last = _last_with_data(log.segments)
         if last is None:
             return begin
-        limit = 1 << 62 if most is None else begin + most
+        limit = 1 << 62 if max_bytes is None else begin + max_bytes
         if limit < last.base:
             return limit
-        at = max(begin, last.base, self._followed if last.base <= self._followed <= last.base + last.size else 0)
-        at = _follow(last, at - last.base, min(limit - last.base, last.size)) + last.base
-        self._followed = max(self._followed, at)
-        return min(max(at, begin), limit)
+        position = max(begin, last.base, self._followed if last.base <= self._followed <= last.base + last.size else 0)
+        position = _follow(last, position - last.base, min(limit - last.base, last.size)) + last.base
+        self._followed = max(self._followed, position)
+        return min(max(position, begin), limit)
 
 
 def _last_with_data(segments: list[Segment]) -> Segment | None:
@@ -154,12 +158,12 @@ def _follow(segment: Segment, at: int, limit: int) -> int:
     """
     while at < limit:
         stop = min(at + _WINDOW, segment.size)
-        _, found = read_split(Split(segment, at, stop, at_record=True))
-        if found.damages:
-            return at + found.damages[0].at
-        at += found.end
-        if found.blank:
+        _, result = read_split(Split(segment, at, stop, at_record=True))
+        if result.damages:
+            return at + result.damages[0].at
+        at += result.end
+        if result.blank:
             return min(at + BLANK_SIZE, segment.size)
-        if not len(found.places):
+        if not len(result.places):
             break
     return at

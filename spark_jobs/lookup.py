@@ -32,7 +32,7 @@ LOOKUP_SCHEMA = (
     "bucket int, key_hash int, key string, is_unique boolean, topic string, queue_id int, queue_offset long, "
     "log_offset long, size int, store_time timestamp"
 )
-_ABOUT = "_lookup.json"
+_INFO_FILE = "_lookup.json"
 _ROW_GROUP = 64 << 10
 
 
@@ -41,7 +41,7 @@ class NoLookup(RocketletError):
 
 
 @dataclass(slots=True, frozen=True)
-class About:
+class LookupInfo:
     """What a lookup index covers."""
 
     buckets: int
@@ -72,7 +72,7 @@ def write_lookup(
     buckets: int = 32,
     partitions: int | None = None,
     split_size: int = DEFAULT_SPLIT,
-) -> About:
+) -> LookupInfo:
     """Read the whole log once and write the table; what stands at `out` is replaced. Raises StoreNotFound."""
     log = find_commit_log(store)
     splits = log.splits(max(-(-log.bytes // partitions), 1) if partitions else split_size)
@@ -83,9 +83,9 @@ def write_lookup(
         sorted_rows = sorted_rows.sortWithinPartitions("bucket", "key_hash", "key", "log_offset")
         writer = sorted_rows.write.mode("overwrite").partitionBy("bucket")
         writer.option("parquet.block.size", 4 << 20).option("compression", "zstd").parquet(out)
-    about = About(buckets, store, log.begin_offset, log.end_offset)
-    write_text(f"{out}/{_ABOUT}", json.dumps(asdict(about)))
-    return about
+    lookup_info = LookupInfo(buckets, store, log.begin_offset, log.end_offset)
+    write_text(f"{out}/{_INFO_FILE}", json.dumps(asdict(lookup_info)))
+    return lookup_info
 
 
 def _reader(splits: list[Split], buckets: int) -> Callable[[Any], Iterator[pa.RecordBatch]]:
@@ -107,8 +107,8 @@ def rows_of(split: Split, buckets: int) -> Iterator[pa.RecordBatch]:
     from rocketlet.spark_jobs.message_columns import MessageBatch
     from rocketlet.spark_jobs.segment_rows import texts
 
-    data, found = read_split(split)
-    heads = found.heads_in(data)
+    data, result = read_split(split)
+    heads = result.heads_in(data)
     batch = MessageBatch(data, heads.where((heads.sys_flag & TRANSACTION_MASK) != ROLLBACK))
     if not len(batch):
         return
@@ -132,14 +132,14 @@ def rows_of(split: Split, buckets: int) -> Iterator[pa.RecordBatch]:
     yield from table.to_batches(_ROW_GROUP)
 
 
-def read_about(lookup: str) -> About:
+def read_about(lookup: str) -> LookupInfo:
     """Raises NoLookup."""
-    text = read_file(f"{lookup}/{_ABOUT}")
+    text = read_file(f"{lookup}/{_INFO_FILE}")
     if text is None:
         raise NoLookup(
             f"no lookup index at {lookup}; make one with: python -m rocketlet.spark_jobs index --lookup {lookup}"
         )
-    return About(**json.loads(text))
+    return LookupInfo(**json.loads(text))
 
 
 def find(
@@ -149,21 +149,21 @@ def find(
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    about = read_about(lookup)
+    lookup_info = read_about(lookup)
     key_hash = string_hash(key)
-    folder = f"{lookup}/bucket={key_hash % about.buckets}"
+    folder = f"{lookup}/bucket={key_hash % lookup_info.buckets}"
     files = [f"{folder}/{entry.name}" for entry in list_folder(folder) if entry.name.endswith(".parquet")]
     if not files:
         return []
-    wanted = (ds.field("key_hash") == key_hash) & (ds.field("key") == key)
+    condition = (ds.field("key_hash") == key_hash) & (ds.field("key") == key)
     if topic is not None:
-        wanted &= ds.field("topic") == topic
+        condition &= ds.field("topic") == topic
     moment = pa.timestamp("us", "UTC")
     if begin is not None:
-        wanted &= ds.field("store_time") >= pa.scalar(begin * 1000, moment)
+        condition &= ds.field("store_time") >= pa.scalar(begin * 1000, moment)
     if end is not None:
-        wanted &= ds.field("store_time") <= pa.scalar(end * 1000 + 999, moment)
-    rows = ds.dataset(files, format="parquet").to_table(filter=wanted).to_pylist()
+        condition &= ds.field("store_time") <= pa.scalar(end * 1000 + 999, moment)
+    rows = ds.dataset(files, format="parquet").to_table(filter=condition).to_pylist()
     hits = [
         Hit(
             row["key"], row["is_unique"], row["topic"], row["queue_id"], row["queue_offset"], row["log_offset"],
@@ -181,6 +181,6 @@ def read_record(store: str, hit: Hit) -> bytes | None:
             base = parse_offset(entry.name)
             if base is not None and base <= hit.log_offset < base + entry.size:
                 raw = bytes(read_range(f"{folder}/{entry.name}", hit.log_offset - base, hit.size))
-                found = check(raw, 0, len(raw), False, hit.log_offset)
-                return None if isinstance(found, Fault) else raw[:found]
+                size = check(raw, 0, len(raw), False, hit.log_offset)
+                return None if isinstance(size, Fault) else raw[:size]
     return None

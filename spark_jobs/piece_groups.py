@@ -31,8 +31,8 @@ def by_number(pieces: DataFrame, count: int) -> DataFrame:
     of its own."""
     from pyspark.sql import functions as sql
 
-    own = pieces.repartitionById(min(count, _MOST_PARTITIONS), sql.col("file").cast("int"))
-    return own.sortWithinPartitions("file", "split", "piece")
+    partitioned = pieces.repartitionById(min(count, _MOST_PARTITIONS), sql.col("file").cast("int"))
+    return partitioned.sortWithinPartitions("file", "split", "piece")
 
 
 def groups_of(batches: Iterator[pa.RecordBatch], *group: str) -> Iterator[tuple[tuple[Any, ...], Iterator[Piece]]]:

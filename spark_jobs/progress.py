@@ -22,23 +22,23 @@ def tell(text: str) -> None:
 
 
 @contextmanager
-def progress(session: SparkSession, what: str, size: int = 0) -> Iterator[None]:
+def progress(session: SparkSession, task_name: str, size: int = 0) -> Iterator[None]:
     """Reports on the Spark jobs that the body of the `with` starts; `size` is what all tasks together read."""
     context = session.sparkContext
-    done = threading.Event()
+    is_done = threading.Event()
     is_terminal = sys.stderr.isatty()
 
     def follow() -> None:
         tracker = context.statusTracker()
         last = ""
-        while not done.wait(0.5 if is_terminal else 10):
+        while not is_done.wait(0.5 if is_terminal else 10):
             total = finished = 0
             for stage in tracker.getActiveStageIds():
                 info = tracker.getStageInfo(stage)
                 if info is not None:
                     total, finished = total + info.numTasks, finished + info.numCompletedTasks
             amount = f", about {size * finished // total >> 20} of {size >> 20} MiB" if size >> 20 and total else ""
-            line = f"{what}: {finished} of {total} tasks{amount}"
+            line = f"{task_name}: {finished} of {total} tasks{amount}"
             if total and line != last:
                 sys.stderr.write(f"\r\x1b[K{line}" if is_terminal else f"{line}\n")
                 sys.stderr.flush()
@@ -51,5 +51,5 @@ def progress(session: SparkSession, what: str, size: int = 0) -> Iterator[None]:
     try:
         yield
     finally:
-        done.set()
+        is_done.set()
         thread.join()

@@ -76,8 +76,8 @@ class Condition:
             passed = pc.starts_with(raw, self.value)
         else:
             passed = pc.equal(raw, pa.scalar(self.value, raw.type))
-        found: Array = pc.fill_null(passed, False).to_numpy(zero_copy_only=False)
-        return found
+        mask: Array = pc.fill_null(passed, False).to_numpy(zero_copy_only=False)
+        return mask
 
     @property
     def cost(self) -> int:
@@ -116,9 +116,9 @@ def condition_of(spark_filter: Any) -> Condition | None:
 def _number_condition(column: str, operation: str, value: Any, negated: bool) -> Condition | None:
     if operation == "IsNotNull":
         return Condition(column, operation, None, negated)
-    convert = _microseconds if column in _TIMES else _whole
+    convert = _microseconds if column in _TIMES else _integer
     if operation == "In":
-        values = [convert(one) for one in value]
+        values = [convert(item) for item in value]
         return None if None in values else Condition(column, operation, tuple(values), negated)
     number = convert(value)
     if operation not in _COMPARISONS or number is None:
@@ -129,21 +129,21 @@ def _number_condition(column: str, operation: str, value: Any, negated: bool) ->
 def _text_condition(column: str, operation: str, value: Any, negated: bool) -> Condition | None:
     if operation == "IsNotNull":
         return Condition(column, operation, None, negated)
-    if operation == "In" and all(isinstance(one, str) for one in value):
-        return Condition(column, operation, tuple(one.encode() for one in value), negated)
+    if operation == "In" and all(isinstance(item, str) for item in value):
+        return Condition(column, operation, tuple(item.encode() for item in value), negated)
     if operation in ("EqualTo", "EqualNullSafe", "StringStartsWith") and isinstance(value, str):
         return Condition(column, operation, value.encode(), negated)
     return None
 
 
-def _whole(value: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _microseconds(value: Any) -> int | None:
     """Milliseconds of a time; without a zone it is in UTC, as Spark passes them."""
     if not isinstance(value, datetime):
-        return None if isinstance(value, date) else _whole(value)
+        return None if isinstance(value, date) else _integer(value)
     if value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
     since: timedelta = value - datetime(1970, 1, 1, tzinfo=UTC)
@@ -167,11 +167,11 @@ def bounds(conditions: list[Condition], column: str) -> Range:
 
 def wanted_splits(splits: list[Split], conditions: list[Condition]) -> list[Split]:
     """The splits in which a record of the wanted log offsets can begin."""
-    wanted = bounds(conditions, "log_offset")
+    offset_bounds = bounds(conditions, "log_offset")
     return [
         split
         for split in splits
-        if not wanted.misses(split.segment.base + split.start, split.segment.base + split.stop - 1)
+        if not offset_bounds.misses(split.segment.base + split.start, split.segment.base + split.stop - 1)
     ]
 
 

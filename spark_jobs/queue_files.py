@@ -99,12 +99,12 @@ def _queue_writer(
     def write_uneven(topic: str, queue_id: int, parts: Iterator[Array]) -> list[dict[str, Any]]:
         from rocketlet.spark_jobs.uneven_queue import uneven_queue
 
-        with uneven_queue(parts, log_begin) as made:
-            files = made.files(rules)
+        with uneven_queue(parts, log_begin) as queue:
+            files = queue.files(rules)
             rows = [_write_queue_file(staging, topic, queue_id, number, data, rules) for number, data in files]
         rows[0] |= {
-            "units": made.length - made.lost, "lost": made.lost, "rewound": made.rewound,
-            "implausible": made.implausible,
+            "units": queue.length - queue.lost, "lost": queue.lost, "rewound": queue.rewound,
+            "implausible": queue.implausible,
         }  # fmt: skip
         return rows
 

@@ -198,7 +198,7 @@ def heads_at(data: bytes | bytearray | memoryview, places: list[int] | Array) ->
 def are_whole(heads: Heads, base: int) -> Array:
     """Which records have lengths that add up and were written for the offset they stand at."""
     end = heads.place + heads.size
-    whole: Array = (
+    result: Array = (
         (heads.properties_at + heads.properties_size == end)
         & (heads.body_size >= 0)
         & (heads.topic_size >= 0)
@@ -206,7 +206,7 @@ def are_whole(heads: Heads, base: int) -> Array:
         & (heads.body_at <= end)
         & (heads.log_offset == heads.place + base)
     )
-    return whole
+    return result
 
 
 def bad_bodies(data: memoryview, heads: Heads) -> Array:
@@ -235,8 +235,8 @@ def cut_out(data: bytes | bytearray | memoryview | pa.Buffer, begins: Array, end
     borders[0::2] = begins
     borders[1::2] = ends
     buffers = [None, pa.py_buffer(borders), pa.py_buffer(data)]
-    between = pa.BinaryArray.from_buffers(pa.binary(), len(borders) - 1, buffers)
-    return between.take(pa.array(np.arange(0, len(borders), 2)))
+    stretches = pa.BinaryArray.from_buffers(pa.binary(), len(borders) - 1, buffers)
+    return stretches.take(pa.array(np.arange(0, len(borders), 2)))
 
 
 def topics_of(data: memoryview, heads: Heads) -> pa.DictionaryArray:
@@ -266,17 +266,17 @@ class Properties:
         number = pc.index(self.names.dictionary, pa.scalar(name, pa.binary())).as_py()
         if number < 0:
             return pa.nulls(self.rows, pa.binary())
-        chosen = np.flatnonzero(self.names.indices.to_numpy() == number)
+        rows = np.flatnonzero(self.names.indices.to_numpy() == number)
         position = np.full(self.rows, -1, np.int64)
-        position[self.row[chosen]] = chosen
+        position[self.row[rows]] = rows
         return self.values.take(pa.array(position, mask=position < 0))
 
     def maps(self) -> pa.MapArray:
         """One map a record. A name that occurs twice keeps its last value."""
         row, names, values = self.row, self.names, self.values
-        kept = self._last_of_each_name()
-        if kept is not None:
-            row, names, values = row[kept], names.take(pa.array(kept)), values.take(pa.array(kept))
+        rows = self._last_of_each_name()
+        if rows is not None:
+            row, names, values = row[rows], names.take(pa.array(rows)), values.take(pa.array(rows))
         counts = np.bincount(row, minlength=self.rows)
         offsets = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
         keys = texts(names.dictionary).take(names.indices) if len(names) else pa.array([], pa.string())

@@ -43,25 +43,25 @@ _LOCAL_SETTINGS = {
 }
 
 
-def job_settings(master: str | None, given: Mapping[str, str], *, passes_bytes: bool) -> dict[str, str]:
-    """For a job that starts a session for itself; what is `given` counts. Its work is done in Python, and a JVM fills
+def job_settings(master: str | None, user_settings: Mapping[str, str], *, passes_bytes: bool) -> dict[str, str]:
+    """For a job that starts a session for itself; `user_settings` count. Its work is done in Python, and a JVM fills
     whatever heap it has in the end: so that depends on how many tasks run at once, and not on the log.
 
     `passes_bytes`: the JVM does nothing but sort packed pieces and pass them on. There its second compiler takes more
     time than it saves; and its heap is taken whole at the start, so that what a job needs is seen at once.
     """
     if _is_submitted():
-        return dict(given)
+        return dict(user_settings)
     named = re.match(r"local\[(\d+)", master or "")
     tasks = int(named[1]) if named else os.cpu_count() or 1
     heap = 512 + 256 * tasks
     settings = {"spark.driver.memory": f"{heap}m"}
     if passes_bytes:
         options = ["-XX:TieredStopAtLevel=1", "-XX:G1HeapRegionSize=4m", _JAVA_OPTIONS]
-        if "spark.driver.memory" not in given:
+        if "spark.driver.memory" not in user_settings:
             options += [f"-Xms{heap}m", "-XX:+AlwaysPreTouch"]
         settings["spark.driver.extraJavaOptions"] = " ".join(options)
-    return settings | dict(given)
+    return settings | dict(user_settings)
 
 
 def spark_session(

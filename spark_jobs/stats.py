@@ -78,16 +78,18 @@ class StoreStats:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        said = [f"{'topic':40} {'messages':>12} {'MiB':>10} {'per second':>11} {'median':>8} {'p99':>8} {'largest':>9}"]
+        result = [
+            f"{'topic':40} {'messages':>12} {'MiB':>10} {'per second':>11} {'median':>8} {'p99':>8} {'largest':>9}"
+        ]
         for topic in sorted(self.topics, key=lambda topic: -topic.log_bytes):
             amounts = f"{topic.messages:12} {topic.log_bytes / (1 << 20):10.1f} {topic.per_second:11.1f}"
             sizes = f"{topic.body_median:8.0f} {topic.body_p99:8.0f} {topic.body_max:9}"
-            said.append(f"{topic.topic[:40]:40} {amounts} {sizes}")
+            result.append(f"{topic.topic[:40]:40} {amounts} {sizes}")
         if self.lags:
-            said += ["", f"{'group':40} {'topic':40} {'lag':>12}  worst queue"]
+            result += ["", f"{'group':40} {'topic':40} {'lag':>12}  worst queue"]
         for lag in self.lags:
-            said.append(f"{lag.group[:40]:40} {lag.topic[:40]:40} {lag.lag:12}  {lag.worst_queue} ({lag.worst_lag})")
-        return said + self.notes
+            result.append(f"{lag.group[:40]:40} {lag.topic[:40]:40} {lag.lag:12}  {lag.worst_queue} ({lag.worst_lag})")
+        return result + self.notes
 
 
 def stats(
@@ -97,13 +99,13 @@ def stats(
     from pyspark.sql import functions as sql
 
     log = find_commit_log(store)
-    found = StoreStats(log.begin_offset, log.end_offset)
+    result = StoreStats(log.begin_offset, log.end_offset)
     reader = session.read.format(FORMAT).schema(_SCHEMA)
     rows = reader.option("partitions", partitions or 0).option("split_size", split_size).load(store)
     milliseconds = sql.unix_millis("store_time")
     span = _span_of(store)
-    found.step = next((step for step in _STEPS if span // (step * 1000) < _MAX_POINTS), _STEPS[-1])
-    slot = sql.floor(milliseconds / (found.step * 1000)).cast("long")
+    result.step = next((step for step in _STEPS if span // (step * 1000) < _MAX_POINTS), _STEPS[-1])
+    slot = sql.floor(milliseconds / (result.step * 1000)).cast("long")
     # One pass: the finest groups first, everything else from them. Sizes are summed up as a histogram by topic.
     fine = rows.groupBy("topic", "queue_id", slot.alias("slot"), "body_size").agg(
         sql.count(sql.lit(1)).alias("messages"),
@@ -123,20 +125,20 @@ def stats(
         ).collect()  # fmt: skip
     for row in sizes:
         seconds = max((row["last"] - row["first"]) / 1000, 0.001)
-        found.topics.append(TopicStats(
+        result.topics.append(TopicStats(
             row.topic, row.messages, row.bytes, row.bodies, row["first"], row["last"], float(row.percentiles[0]),
             float(row.percentiles[1]), row.largest, row.messages / seconds if row.messages > 1 else 0.0,
         ))  # fmt: skip
-    found.topics.sort(key=lambda topic: topic.topic)
+    result.topics.sort(key=lambda topic: topic.topic)
     totals = (sql.sum("messages").alias("messages"), sql.min("begin").alias("begin"), sql.max("end").alias("end"))
     for row in fine.groupBy("topic", "queue_id").agg(*totals).orderBy("topic", "queue_id").collect():
-        found.queues.append(QueueStats(row.topic, row.queue_id, row.begin, row.end + 1, row.messages))
+        result.queues.append(QueueStats(row.topic, row.queue_id, row.begin, row.end + 1, row.messages))
     amounts = (sql.sum("messages").alias("messages"), sql.sum("bytes").alias("bytes"))
     for row in fine.groupBy("topic", "slot").agg(*amounts).orderBy("topic", "slot").collect():
-        found.series.append((row.topic, row.slot * found.step * 1000, row.messages, row.bytes))
+        result.series.append((row.topic, row.slot * result.step * 1000, row.messages, row.bytes))
     fine.unpersist()
-    _add_lags(found, store)
-    return found
+    _add_lags(result, store)
+    return result
 
 
 def _span_of(store: str) -> int:
@@ -154,28 +156,28 @@ def _span_of(store: str) -> int:
     return max(times) - min(times) if times else 0
 
 
-def _add_lags(found: StoreStats, store: str) -> None:
+def _add_lags(result: StoreStats, store: str) -> None:
     root = store.split(",")[0].rstrip("/")
     path = f"{root}/{CONFIG}/consumerOffset.json"
     raw = read_file(path) or read_file(f"{path}.bak")
     if raw is None:
-        found.notes.append(f"no {path}: lags are not known")
+        result.notes.append(f"no {path}: lags are not known")
         return
     try:
         table = loads(raw).get("offsetTable", {})
     except InvalidJson as error:
-        found.notes.append(f"{path}: {error}; lags are not known")
+        result.notes.append(f"{path}: {error}; lags are not known")
         return
-    ends = {(queue.topic, queue.queue_id): queue.end for queue in found.queues}
+    ends = {(queue.topic, queue.queue_id): queue.end for queue in result.queues}
     for name, offsets in sorted(table.items()):
         topic, _, group = name.partition("@")
-        behind = {
+        lag_by_queue = {
             int(queue_id): max(ends[topic, int(queue_id)] - int(offset), 0)
             for queue_id, offset in offsets.items()
             if (topic, int(queue_id)) in ends
         }
-        if behind:
-            worst = max(behind, key=lambda queue_id: behind[queue_id])
-            late = sum(1 for lag in behind.values() if lag)
-            found.lags.append(Lag(group, topic, sum(behind.values()), late, worst, behind[worst]))
-    found.lags.sort(key=lambda lag: (-lag.lag, lag.group, lag.topic))
+        if lag_by_queue:
+            worst = max(lag_by_queue, key=lambda queue_id: lag_by_queue[queue_id])
+            lagging = sum(1 for lag in lag_by_queue.values() if lag)
+            result.lags.append(Lag(group, topic, sum(lag_by_queue.values()), lagging, worst, lag_by_queue[worst]))
+    result.lags.sort(key=lambda lag: (-lag.lag, lag.group, lag.topic))

@@ -79,8 +79,8 @@ class UnevenQueue:
     def _lose(self, count: int, entry: bytes) -> None:
         self.lost += count
         self._following += count
-        for done in range(0, count, _LOST_AT_ONCE):
-            self._entries.write(entry * min(count - done, _LOST_AT_ONCE))
+        for written in range(0, count, _LOST_AT_ONCE):
+            self._entries.write(entry * min(count - written, _LOST_AT_ONCE))
 
     def _cut(self, offset: int) -> None:
         self.rewound += self._following - max(offset, self.first)
@@ -97,11 +97,11 @@ class UnevenQueue:
 
     def files(self, rules: Rules) -> Iterator[tuple[int, bytes]]:
         """(file number, bytes without the zeros at the end) of the whole queue."""
-        number, before = divmod(self.first, rules.units_per_file)
+        number, blank_count = divmod(self.first, rules.units_per_file)
         self._entries.seek(0)
-        while entries := self._entries.read((rules.units_per_file - before) * ENTRY_SIZE):
-            yield number, PRE_BLANK * before + entries
-            number, before = number + 1, 0
+        while entries := self._entries.read((rules.units_per_file - blank_count) * ENTRY_SIZE):
+            yield number, PRE_BLANK * blank_count + entries
+            number, blank_count = number + 1, 0
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def uneven_queue(parts: Iterable[Array], log_begin: int) -> Iterator[UnevenQueue
     """The whole queue from all its units, in the order of the log."""
     folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     with SpooledTemporaryFile(_IN_MEMORY, dir=folder or None) as entries:
-        made = UnevenQueue(log_begin, entries)
+        queue = UnevenQueue(log_begin, entries)
         for units in parts:
-            made.add(units)
-        yield made
+            queue.add(units)
+        yield queue

@@ -73,28 +73,28 @@ def verify_index(session: SparkSession, scanned: Scanned, root: str, rules: Rule
     spread = scanned.pieces.where(f"kind = '{ITEMS}'").mapInArrow(_spreader(stretches), PIECE_SCHEMA)
     present = [(ITEMS, 0, 0, "", 0, number, 0, 0, b"") for number in range(len(stretches))]
     items = spread.unionByName(session.createDataFrame(present, PIECE_SCHEMA))
-    damages = [(one.log_offset, one.log_offset + one.size) for one in report.damages]
+    damages = [(damage.log_offset, damage.log_offset + damage.size) for damage in report.damages]
     numbers = session.range(0, len(files), 1, len(files))
     with progress(session, "verifying the index"):
-        seen = numbers.mapInArrow(_looker(paths, stretches, rules.geometry), LOOKED_SCHEMA).collect()
-        compare = _comparer(paths, stretches, _places_in(seen), rules.geometry, log, damages)
+        looked_up = numbers.mapInArrow(_looker(paths, stretches, rules.geometry), LOOKED_SCHEMA).collect()
+        compare = _comparer(paths, stretches, _places_in(looked_up), rules.geometry, log, damages)
         rows = by_number(items, len(stretches)).mapInArrow(compare, FINDING_SCHEMA).collect()
-    found = [*findings_of(rows), *_of_files(seen, paths, sizes, rules.geometry)]
-    report.findings += _by_file(sorted(found, key=lambda finding: (finding.place, finding.what)))
+    all_findings = [*findings_of(rows), *_of_files(looked_up, paths, sizes, rules.geometry)]
+    report.findings += _by_file(sorted(all_findings, key=lambda finding: (finding.place, finding.what)))
 
 
-def _places_in(seen: list[Any]) -> dict[int, list[Place]]:
+def _places_in(looked_up: list[Any]) -> dict[int, list[Place]]:
     """Where the keys of each stretch are."""
     places: dict[int, list[Place]] = {}
-    for row in sorted(seen, key=lambda row: int(row.file)):
+    for row in sorted(looked_up, key=lambda row: int(row.file)):
         for stretch, first, end in zip(row.stretches, row.firsts, row.ends, strict=True):
             places.setdefault(stretch, []).append(Place(row.file, first, end))
     return places
 
 
-def _of_files(seen: list[Any], paths: list[str], sizes: list[int], geometry: IndexGeometry) -> Iterator[Finding]:
+def _of_files(looked_up: list[Any], paths: list[str], sizes: list[int], geometry: IndexGeometry) -> Iterator[Finding]:
     """What can be seen of each file alone."""
-    for row in seen:
+    for row in looked_up:
         if row.links:
             yield Finding(paths[row.file], "", "links of chains lead elsewhere", row.links)
         if (missing := geometry.file_size - sizes[row.file]) > 0:
@@ -105,8 +105,8 @@ def _by_file(findings: list[Finding]) -> list[Finding]:
     """One of each kind for a file, where there is one for each stretch."""
     sums: dict[tuple[str, str], Finding] = {}
     for finding in findings:
-        known = sums.setdefault((finding.place, finding.what), replace(finding, count=0))
-        known.count += finding.count
+        total = sums.setdefault((finding.place, finding.what), replace(finding, count=0))
+        total.count += finding.count
     return list(sums.values())
 
 
@@ -145,8 +145,8 @@ def _spreader(stretches: list[Stretch]) -> Callable[[Any], Iterator[pa.RecordBat
                 for number in range(first, bisect_right(lows, int(offsets[-1]))):
                     rows.append(row)
                     numbers.append(number)
-            taken = batch.take(pa.array(rows, pa.int64()))
-            yield taken.set_column(batch.schema.get_field_index("file"), "file", pa.array(numbers, pa.int64()))
+            rows_of_file = batch.take(pa.array(rows, pa.int64()))
+            yield rows_of_file.set_column(batch.schema.get_field_index("file"), "file", pa.array(numbers, pa.int64()))
 
     return spread
 
@@ -178,10 +178,15 @@ def _comparer(
                 for part in entries_of(paths[place.file], geometry, place.first, place.end)
             ),
         ])  # fmt: skip
-        found = compare_index(items, entries, log, (stretch.low, stretch.high), damages)
-        counts = {"keys of the log are missing": found.missing, "keys are of no message of the log": found.surplus}
+        difference = compare_index(items, entries, log, (stretch.low, stretch.high), damages)
+        counts = {
+            "keys of the log are missing": difference.missing,
+            "keys are of no message of the log": difference.surplus,
+        }
         path = paths[stretch.file]
-        rows = [{"place": path, "what": what, "count": count, "first": -1} for what, count in counts.items() if count]
+        rows = [
+            {"place": path, "what": problem, "count": count, "first": -1} for problem, count in counts.items() if count
+        ]
         return finding_table(rows)
 
     return compare
@@ -192,7 +197,7 @@ def _looker(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Follows the chains of each file, and sees where in it the keys of each stretch are."""
 
-    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def look_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import numpy as np
         import pyarrow as pa
 
@@ -204,19 +209,19 @@ def _looker(
             places = StretchPlaces([stretch.low for stretch in stretches])
             links = wrong_links(places.noted(entries_of(path, geometry)), slots)
             # The keys of one message may stand at the end of one file and at the begin of the next.
-            chosen = [one for one in places.found() if stretches[one[0]].file in (number, number + 1)]
+            in_file = [place for place in places.found() if stretches[place[0]].file in (number, number + 1)]
             yield pa.RecordBatch.from_arrays(
                 [
                     pa.array([number], pa.int32()),
                     pa.array([links], pa.int64()),
-                    pa.array([[stretch for stretch, _, _ in chosen]], pa.list_(pa.int32())),
-                    pa.array([[first + 1 for _, first, _ in chosen]], pa.list_(pa.int64())),
-                    pa.array([[end + 1 for _, _, end in chosen]], pa.list_(pa.int64())),
+                    pa.array([[stretch for stretch, _, _ in in_file]], pa.list_(pa.int32())),
+                    pa.array([[first + 1 for _, first, _ in in_file]], pa.list_(pa.int64())),
+                    pa.array([[end + 1 for _, _, end in in_file]], pa.list_(pa.int64())),
                 ],
                 ["file", "links", "stretches", "firsts", "ends"],
             )
 
-    return look
+    return look_up
 
 
 def entries_of(path: str, geometry: IndexGeometry, first: int = 1, end: int | None = None) -> Iterator[Any]:

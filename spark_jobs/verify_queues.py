@@ -51,14 +51,14 @@ def verify_queues(session: SparkSession, scanned: Scanned, root: str, rules: Rul
 
 def _queue_files_on_disk(root: str) -> list[tuple[str, int, int]]:
     """(topic, queue, offset of the file) of all queue files; the number of a file follows from their size."""
-    found = []
+    result = []
     for topic in list_folder(f"{root}/{CONSUME_QUEUE}"):
         for queue in list_folder(f"{root}/{CONSUME_QUEUE}/{topic.name}") if topic.is_folder else []:
             if queue.is_folder and queue.name.isdigit():
                 queue_id = int(queue.name)
                 offsets = _offsets_on_disk(root, topic.name, queue_id)
-                found += [(topic.name, queue_id, offset // size) for offset, size in offsets.items()]
-    return found
+                result += [(topic.name, queue_id, offset // size) for offset, size in offsets.items()]
+    return result
 
 
 def _offsets_on_disk(root: str, topic: str, queue_id: int) -> dict[int, int]:
@@ -78,12 +78,12 @@ def _queue_checker(
         path = f"{root}/{queue_folder(topic, queue_id)}/{offset_name(number * per_file * ENTRY_SIZE)}"
         present = read_file(path)
         codes = _ext_codes(root, topic, queue_id)
-        found = compare_queue_file(expected, place, present or b"", number, per_file, log, codes)
-        if not found:
+        difference = compare_queue_file(expected, place, present or b"", number, per_file, log, codes)
+        if not difference:
             return []
         return [{
-            "place": f"{topic}:{queue_id}", "topic": topic, "what": "queue", "first": found.first,
-            "missing": found.missing, "other": found.other, "surplus": found.surplus,
+            "place": f"{topic}:{queue_id}", "topic": topic, "what": "queue", "first": difference.first,
+            "missing": difference.missing, "other": difference.other, "surplus": difference.surplus,
         }]  # fmt: skip
 
     def check_even(topic: str, queue_id: int, number: int, parts: Iterator[Array]) -> list[dict[str, Any]]:
@@ -99,16 +99,20 @@ def _queue_checker(
 
         rows: list[dict[str, Any]] = []
         numbers = {offset // (per_file * ENTRY_SIZE) for offset in _offsets_on_disk(root, topic, queue_id)}
-        with uneven_queue(parts, log[0]) as made:
-            for log_offset, wanted, offset in made.breaks:
-                what = "queue offsets missing before the record" if offset > wanted else "queue offsets assigned twice"
+        with uneven_queue(parts, log[0]) as queue:
+            for log_offset, expected_offset, offset in queue.breaks:
+                problem = (
+                    "queue offsets missing before the record"
+                    if offset > expected_offset
+                    else "queue offsets assigned twice"
+                )
                 rows.append({
-                    "place": f"{topic}:{queue_id}", "topic": topic, "what": f"{what} at log offset {log_offset}",
-                    "count": abs(offset - wanted), "first": min(wanted, offset),
+                    "place": f"{topic}:{queue_id}", "topic": topic, "what": f"{problem} at log offset {log_offset}",
+                    "count": abs(offset - expected_offset), "first": min(expected_offset, offset),
                 })  # fmt: skip
-            for number, data in made.files(rules):
+            for number, data in queue.files(rules):
                 numbers.discard(number)
-                place = made.first % per_file if number == made.first // per_file else 0
+                place = queue.first % per_file if number == queue.first // per_file else 0
                 rows += compare(topic, queue_id, number, place, data[place * ENTRY_SIZE :])
         for number in sorted(numbers):
             rows += compare(topic, queue_id, number, 0, b"")

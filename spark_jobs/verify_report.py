@@ -30,8 +30,8 @@ class Finding:
     first: int = -1
 
     def __str__(self) -> str:
-        where = "" if self.first < 0 else f", first at {self.first}"
-        return f"{self.place}: {self.count} {self.what}{where}"
+        position = "" if self.first < 0 else f", first at {self.first}"
+        return f"{self.place}: {self.count} {self.what}{position}"
 
 
 @dataclass(slots=True)
@@ -79,19 +79,21 @@ class VerifyReport:
         return asdict(self) | {"is_good": self.is_good}
 
     def lines(self) -> list[str]:
-        said = [f"{one.path}: {one.size} bytes at {one.log_offset}: {one.reason}" for one in self.damages]
-        said += [str(finding) for finding in self.findings] + self.notes
+        result = [
+            f"{damage.path}: {damage.size} bytes at {damage.log_offset}: {damage.reason}" for damage in self.damages
+        ]
+        result += [str(finding) for finding in self.findings] + self.notes
         for segment in self.segments:
             state = "good" if not segment.damages else f"{segment.damages} damages, {segment.damaged_bytes} bytes"
-            said.append(f"{segment.path}: {segment.records} records, {segment.log_bytes} bytes, {state}")
+            result.append(f"{segment.path}: {segment.records} records, {segment.log_bytes} bytes, {state}")
         if self.sealed:
-            said.append(f"{self.sealed} of {len(self.segments)} segments are sealed, and their seals were compared")
+            result.append(f"{self.sealed} of {len(self.segments)} segments are sealed, and their seals were compared")
         for topic in self.topics:
             state = "good"
             if topic.untrusted or topic.findings:
                 state = f"{topic.untrusted} bodies that fail their CRC, {topic.findings} findings in its queues"
-            said.append(f"topic {topic.topic}: {topic.messages} messages, {topic.log_bytes} bytes, {state}")
-        return said
+            result.append(f"topic {topic.topic}: {topic.messages} messages, {topic.log_bytes} bytes, {state}")
+        return result
 
 
 def finding_table(rows: list[dict[str, Any]]) -> pa.Table:
@@ -105,15 +107,15 @@ def finding_table(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def findings_of(rows: list[Any]) -> list[Finding]:
-    found = []
+    result = []
     for row in sorted(rows, key=lambda row: (row.place, row.first, row.what)):
         if row.what == "queue":
             for what in ("missing", "other", "surplus"):
                 if row[what]:
-                    found.append(Finding(row.place, row.topic, f"entries {_WORDS[what]}", row[what], row.first))
+                    result.append(Finding(row.place, row.topic, f"entries {_WORDS[what]}", row[what], row.first))
         else:
-            found.append(Finding(row.place, row.topic, row.what, row["count"], row.first))
-    return found
+            result.append(Finding(row.place, row.topic, row.what, row["count"], row.first))
+    return result
 
 
 _WORDS = {

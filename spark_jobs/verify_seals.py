@@ -47,8 +47,8 @@ def _seal_checker(work: list[tuple[str, str, int]]) -> Callable[[Any], Iterator[
                 broken = list(seal_layout.broken_blocks(seal, partial(_read_block, path)))
                 if broken:
                     first = base + seal.block(broken[0])[0]
-                    what = f"blocks of {seal.block_size} bytes do not match the file's seal"
-                    rows.append({"place": path, "what": what, "count": len(broken), "first": first})
+                    problem = f"blocks of {seal.block_size} bytes do not match the file's seal"
+                    rows.append({"place": path, "what": problem, "count": len(broken), "first": first})
             yield from finding_table(rows).to_batches()
 
     return check

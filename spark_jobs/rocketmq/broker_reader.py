@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 _MOST_A_PULL = 1024
 _PULL_TIMEOUT = 15.0
 _LONGEST_PAUSE = 2.0
-_SHORT_PATIENCE = 2.0
+_SHORT_TIMEOUT = 2.0
 # Refusals that may be temporary: SYSTEM_ERROR, SYSTEM_BUSY, SERVICE_NOT_AVAILABLE, and what brokers say of topics
 # whose tables they have not loaded yet, TOPIC_NOT_EXIST.
 _PASSING = frozenset({1, 2, 14, 17})
@@ -95,18 +95,18 @@ class BrokerReader:
             self._ready.set()
             await self._stop.wait()
 
-    def _soon(
-        self, function: Callable[..., Awaitable[Result]], *arguments: Any, patience: float | None = None
+    def _start_soon(
+        self, function: Callable[..., Awaitable[Result]], *arguments: Any, timeout: float | None = None
     ) -> Future[Result]:
         """Start a request; its answer is a future."""
         future: Future[Result] = Future()
-        patience = self._retry_seconds if patience is None else patience
+        timeout = self._retry_seconds if timeout is None else timeout
 
         async def ask() -> None:
             if not future.set_running_or_notify_cancel():
                 return  # nobody wants the answer any more
             try:
-                future.set_result(await self._patiently(patience, function, *arguments))
+                future.set_result(await self._retry_until(timeout, function, *arguments))
             except BaseException as error:
                 future.set_exception(ClientError("the reader was closed") if _is_cancelled(error) else error)
                 if not isinstance(error, Exception):
@@ -115,8 +115,8 @@ class BrokerReader:
         self._token.run_sync_soon(self._nursery.start_soon, ask)
         return future
 
-    async def _patiently(self, patience: float, function: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
-        deadline = trio.current_time() + patience
+    async def _retry_until(self, timeout: float, function: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+        deadline = trio.current_time() + timeout
         pause = 0.1
         while True:
             try:
@@ -137,14 +137,14 @@ class BrokerReader:
 
     def topics(self) -> list[str]:
         """All topics that the name servers know, the system's own among them."""
-        return self._soon(self._topics).result()
+        return self._start_soon(self._topics).result()
 
     async def _topics(self) -> list[str]:
         return sorted(await self._session.namesrv.topics())
 
     def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
         """The queues that can be read, as the name servers know them now. Raises NoRoute for a topic without any."""
-        return [queue for topic in topics for queue in self._soon(self._queues, topic).result()]
+        return [queue for topic in topics for queue in self._start_soon(self._queues, topic).result()]
 
     async def _queues(self, topic: str) -> list[MessageQueue]:
         await self._session.refresh(topic)
@@ -160,24 +160,24 @@ class BrokerReader:
 
     def max_offsets_known(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """The same for a stream that continues without the queues of a broker that is away."""
-        asked = {queue: self._soon(self._max_offset, queue, patience=_SHORT_PATIENCE) for queue in queues}
-        known = {}
-        for queue, future in asked.items():
+        futures = {queue: self._start_soon(self._max_offset, queue, timeout=_SHORT_TIMEOUT) for queue in queues}
+        offsets = {}
+        for queue, future in futures.items():
             try:
-                known[queue] = future.result()
+                offsets[queue] = future.result()
             except ClientError as error:
                 log.warning("%s stays where it is: %s", queue, error)
-        return known
+        return offsets
 
     def offsets_at(self, queues: Iterable[MessageQueue], time: int) -> dict[MessageQueue, int]:
         """The offset of the first message of each queue that was stored at this time, in milliseconds, or later."""
         return self._of_each(self._offset_at, queues, time)
 
     def _of_each(
-        self, function: Callable[..., Awaitable[int]], queues: Iterable[MessageQueue], *more: Any
+        self, function: Callable[..., Awaitable[int]], queues: Iterable[MessageQueue], *arguments: Any
     ) -> dict[MessageQueue, int]:
-        asked = {queue: self._soon(function, queue, *more) for queue in queues}
-        return {queue: future.result() for queue, future in asked.items()}
+        futures = {queue: self._start_soon(function, queue, *arguments) for queue in queues}
+        return {queue: future.result() for queue, future in futures.items()}
 
     async def _min_offset(self, queue: MessageQueue) -> int:
         return await self._session.brokers.min_offset(await self._session.reader_of(queue), queue)
@@ -195,7 +195,7 @@ class BrokerReader:
 
     def commit(self, group: str, offsets: dict[MessageQueue, int]) -> None:
         """Store the progress of a group, so that its lag can be seen."""
-        for future in [self._soon(self._commit, group, queue, offset) for queue, offset in offsets.items()]:
+        for future in [self._start_soon(self._commit, group, queue, offset) for queue, offset in offsets.items()]:
             future.result()
 
     async def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
@@ -203,14 +203,14 @@ class BrokerReader:
 
     def pull_soon(self, group: str, subscription: Subscription, queue: MessageQueue, offset: int) -> Future[Pulled]:
         """Start a pull of messages from an offset on, as many as the broker sends at once."""
-        return self._soon(self._pull, group, subscription, queue, offset, _MOST_A_PULL)
+        return self._start_soon(self._pull, group, subscription, queue, offset, _MOST_A_PULL)
 
     async def _pull(
         self, group: str, subscription: Subscription, queue: MessageQueue, offset: int, at_most: int
     ) -> Pulled:
         await self._session.route(queue.topic)
-        found = self._session.routes.address(queue.broker_name)
-        if found is None:
+        place = self._session.routes.address(queue.broker_name)
+        if place is None:
             raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
         header = pulling.PullMessageHeader(
             queueId=queue.queue_id,
@@ -224,7 +224,7 @@ class BrokerReader:
             expressionType=subscription.expression_type,
             bname=queue.broker_name,
         )
-        code, answer, body = await self._session.brokers.pull(found[0], header, _PULL_TIMEOUT)
+        code, answer, body = await self._session.brokers.pull(place[0], header, _PULL_TIMEOUT)
         records = body if code == ResponseCode.SUCCESS else b""
         return Pulled(code, answer.nextBeginOffset, answer.minOffset, answer.maxOffset, records)
 

@@ -117,12 +117,12 @@ _WRITING = ["topic", "group", "batchBytes", "rowKey", "retrySeconds"]
 _SPARKS = {"path", "checkpointlocation", "queryname", "outputmode", "__generated_query_name"}
 
 
-class _Given:
+class _GivenOptions:
     """The options as Spark hands them over, without regard to upper and lower case."""
 
-    def __init__(self, given: Mapping[str, str], known: list[str]) -> None:
+    def __init__(self, given: Mapping[str, str], known_names: list[str]) -> None:
         self._values = {str(name).lower(): str(value) for name, value in given.items()}
-        names = {name.lower(): name for name in [*_CONNECTION, "tls", *known]}
+        names = {name.lower(): name for name in [*_CONNECTION, "tls", *known_names]}
         for name in self._values:
             if name not in names and name not in _SPARKS:
                 near = difflib.get_close_matches(name, names, 1)
@@ -164,7 +164,7 @@ class _Given:
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The options of a table or stream. Raises BadOption."""
-    options = _Given(given, _READING)
+    options = _GivenOptions(given, _READING)
     topics = tuple(name.strip() for name in options.text("topics", options.text("path")).split(",") if name.strip())
     pattern = options.text("topicsPattern")
     if bool(topics) == bool(pattern):
@@ -202,7 +202,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """The options of a sink. Raises BadOption."""
-    options = _Given(given, _WRITING)
+    options = _GivenOptions(given, _WRITING)
     topic = options.text("topic", options.text("path"))
     if topic:
         try:
@@ -219,7 +219,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def _selection(options: _Given) -> Selection:
+def _selection(options: _GivenOptions) -> Selection:
     tags, sql = options.text("tags"), options.text("sql")
     if tags and sql:
         raise BadOption("give one of the options tags and sql: brokers apply one filter to a pull")
@@ -231,19 +231,19 @@ def _selection(options: _Given) -> Selection:
     return selection
 
 
-def _moment(options: _Given, which: str, otherwise: str) -> Moment:
-    offsets, time = options.text(f"{which}Offsets"), options.text(f"{which}Timestamp")
+def _moment(options: _GivenOptions, prefix: str, otherwise: str) -> Moment:
+    offsets, time = options.text(f"{prefix}Offsets"), options.text(f"{prefix}Timestamp")
     if offsets and time:
-        raise BadOption(f"give one of the options {which}Offsets and {which}Timestamp")
+        raise BadOption(f"give one of the options {prefix}Offsets and {prefix}Timestamp")
     if time:
-        return Moment("time", time=_milliseconds(f"{which}Timestamp", time))
+        return Moment("time", time=_milliseconds(f"{prefix}Timestamp", time))
     text = offsets or otherwise
     if text in ("earliest", "latest"):
         return Moment(text)
     try:
         return Moment("offsets", offsets=parse(text))
     except BadOffsets as error:
-        raise BadOption(f"option {which}Offsets: {error}; or write earliest or latest") from None
+        raise BadOption(f"option {prefix}Offsets: {error}; or write earliest or latest") from None
 
 
 def _milliseconds(name: str, text: str) -> int:

@@ -45,31 +45,31 @@ def batches(
     reader: BrokerReader,
     group: str,
     subscription: Subscription,
-    wanted: OffsetRange,
+    offset_range: OffsetRange,
     *,
     fail_on_data_loss: bool,
     inflate: bool,
     retry_seconds: float,
 ) -> Iterator[MessageBatch]:
     """The messages of a range in their order. Raises DataLost, ClientError."""
-    at, held = wanted.begin, bytearray()
-    pulls = Pulls(lambda offset: reader.pull_soon(group, subscription, wanted.queue, offset), wanted.end)
+    position, buffer = offset_range.begin, bytearray()
+    pulls = Pulls(lambda offset: reader.pull_soon(group, subscription, offset_range.queue, offset), offset_range.end)
     give_up = time.monotonic() + retry_seconds
     try:
-        while at < wanted.end:
-            pulled = pulls.at(at)
-            after = _progress(pulled, wanted, at, fail_on_data_loss, time.monotonic() > give_up)
-            if after == at:
+        while position < offset_range.end:
+            pulled = pulls.at(position)
+            next_offset = _progress(pulled, offset_range, position, fail_on_data_loss, time.monotonic() > give_up)
+            if next_offset == position:
                 time.sleep(_LOOK_AGAIN)
             else:
                 give_up = time.monotonic() + retry_seconds
-            pulls.guess(at, after)
-            at = after
-            held += pulled.records
-            if len(held) >= _BATCH_BYTES:
-                yield from _batch(held, subscription, wanted, inflate)
-                held = bytearray()
-        yield from _batch(held, subscription, wanted, inflate)
+            pulls.guess(position, next_offset)
+            position = next_offset
+            buffer += pulled.records
+            if len(buffer) >= _BATCH_BYTES:
+                yield from _batch(buffer, subscription, offset_range, inflate)
+                buffer = bytearray()
+        yield from _batch(buffer, subscription, offset_range, inflate)
     finally:
         pulls.forget()
 
@@ -110,22 +110,27 @@ class Pulls:
         self._requested.clear()
 
 
-def _progress(pulled: Pulled, wanted: OffsetRange, at: int, fail_on_data_loss: bool, is_late: bool) -> int:
-    """The offset to continue at; `at` itself where asking again may help."""
-    queue = wanted.queue
-    if pulled.min_offset > at:
-        first = min(pulled.min_offset, wanted.end)
-        _lost(f"{queue}: the messages from offset {at} to {first} were deleted by the broker", fail_on_data_loss)
+def _progress(pulled: Pulled, offset_range: OffsetRange, offset: int, fail_on_data_loss: bool, is_late: bool) -> int:
+    """The offset to continue at; `offset` itself where asking again may help."""
+    queue = offset_range.queue
+    if pulled.min_offset > offset:
+        first = min(pulled.min_offset, offset_range.end)
+        _lost(f"{queue}: the messages from offset {offset} to {first} were deleted by the broker", fail_on_data_loss)
         return max(first, pulled.next_offset if pulled.records else first)
-    if pulled.code == ResponseCode.SUCCESS or pulled.next_offset > at:
-        return max(pulled.next_offset, at + 1) if pulled.records else min(max(pulled.next_offset, at), wanted.end)
+    if pulled.code == ResponseCode.SUCCESS or pulled.next_offset > offset:
+        return (
+            max(pulled.next_offset, offset + 1)
+            if pulled.records
+            else min(max(pulled.next_offset, offset), offset_range.end)
+        )
     if not is_late:
-        return at
+        return offset
     _lost(
-        f"{queue}: the messages from offset {at} to {wanted.end} are gone: the queue ends at {pulled.max_offset}",
+        f"{queue}: the messages from offset {offset} to {offset_range.end} are gone:"
+        f" the queue ends at {pulled.max_offset}",
         fail_on_data_loss,
     )
-    return wanted.end
+    return offset_range.end
 
 
 def _lost(text: str, fails: bool) -> None:
@@ -135,17 +140,19 @@ def _lost(text: str, fails: bool) -> None:
 
 
 def _batch(
-    records: bytearray, subscription: Subscription, wanted: OffsetRange, inflate: bool
+    records: bytearray, subscription: Subscription, offset_range: OffsetRange, inflate: bool
 ) -> Iterator[MessageBatch]:
     """The records as a batch, without those after the range and those whose tag merely has the same hash."""
     if not records:
         return
     places, end = chain(memoryview(records), 0, len(records))
     if end != len(records):
-        raise RocketletError(f"{wanted.queue}: the broker's answer holds {len(records) - end} bytes that are no record")
+        raise RocketletError(
+            f"{offset_range.queue}: the broker's answer holds {len(records) - end} bytes that are no record"
+        )
     batch = MessageBatch(records, heads_at(records, places), inflate=inflate)
     offsets = batch.heads.queue_offset
-    passed = (offsets >= wanted.begin) & (offsets < wanted.end)
+    passed = (offsets >= offset_range.begin) & (offsets < offset_range.end)
     if subscription.tags:
         tags = pc.is_in(batch.properties.column(b"TAGS"), pc.cast(sorted(subscription.tags), "binary"))
         passed &= pc.fill_null(tags, False).to_numpy(zero_copy_only=False)

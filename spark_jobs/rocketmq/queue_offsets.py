@@ -45,18 +45,18 @@ class OffsetRange:
 def parse(text: str) -> Offsets:
     """The offsets that a user wrote. Raises BadOffsets."""
     try:
-        given = json.loads(text)
+        state = json.loads(text)
     except ValueError as error:
         raise BadOffsets(f"offsets {text!r} are not JSON: {error}") from None
-    return from_state(given, least=EARLIEST)
+    return from_state(state, least=EARLIEST)
 
 
-def from_state(given: Any, least: int = 0) -> Offsets:
+def from_state(state: Any, least: int = 0) -> Offsets:
     """The offsets of a decoded JSON object. Raises BadOffsets."""
-    found: Offsets = {}
-    if not isinstance(given, dict):
+    offsets: Offsets = {}
+    if not isinstance(state, dict):
         raise BadOffsets('offsets are an object of topics, such as {"Orders": {"broker-a:0": 17}}')
-    for topic, queues in given.items():
+    for topic, queues in state.items():
         if not isinstance(queues, dict):
             raise BadOffsets(f'offsets of topic {topic}: an object of queues is needed, such as {{"broker-a:0": 17}}')
         for name, offset in queues.items():
@@ -65,8 +65,8 @@ def from_state(given: Any, least: int = 0) -> Offsets:
                 raise BadOffsets(f"offsets of topic {topic}: {name!r} is no queue; write broker-a:0")
             if isinstance(offset, bool) or not isinstance(offset, int) or not least <= offset <= _LARGEST:
                 raise BadOffsets(f"offsets of topic {topic}: {offset!r} of queue {name} is no offset")
-            found[MessageQueue(topic, broker_name, int(number))] = offset
-    return found
+            offsets[MessageQueue(topic, broker_name, int(number))] = offset
+    return offsets
 
 
 def to_state(offsets: Mapping[MessageQueue, int]) -> dict[str, dict[str, int]]:
@@ -82,38 +82,38 @@ def ranges_between(start: Mapping[MessageQueue, int], end: Mapping[MessageQueue,
     return [OffsetRange(queue, start[queue], end[queue]) for queue in sorted(end) if start[queue] < end[queue]]
 
 
-def limited(start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int], most: int) -> Offsets:
-    """Ends that are at most `most` messages away from the start, shared out by how much each queue has.
+def limited(start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int], max_messages: int) -> Offsets:
+    """Ends that are at most `max_messages` messages away from the start, divided by how much each queue has.
 
-    Every queue with messages comes forward by one at least as long as `most` allows, so that a short queue is not
-    held up by long ones.
+    Every queue with messages advances by at least one as long as `max_messages` allows, so that long queues do not
+    hold up a short one.
     """
     backlog = {queue: max(end[queue] - start[queue], 0) for queue in end}
     total = sum(backlog.values())
-    if total <= most:
+    if total <= max_messages:
         return dict(end)
     limit = dict(start)
-    left = most
+    remaining = max_messages
     for queue in sorted(end, key=lambda queue: (backlog[queue], queue)):
-        share = min(backlog[queue], max(most * backlog[queue] // total, 1), left)
+        share = min(backlog[queue], max(max_messages * backlog[queue] // total, 1), remaining)
         limit[queue] = start[queue] + share
-        left -= share
+        remaining -= share
     for queue in sorted(end):  # what rounding left over
-        more = min(left, end[queue] - limit[queue])
-        if more > 0:
-            limit[queue] += more
-            left -= more
+        extra = min(remaining, end[queue] - limit[queue])
+        if extra > 0:
+            limit[queue] += extra
+            remaining -= extra
     return limit
 
 
-def cut(ranges: Iterable[OffsetRange], tasks: int, most: int) -> list[OffsetRange]:
-    """The ranges in pieces of at most `most` messages, and in about `tasks` pieces where there are fewer ranges."""
-    ranges = [one for one in ranges if len(one)]
-    total = sum(len(one) for one in ranges)
+def cut(ranges: Iterable[OffsetRange], tasks: int, max_messages: int) -> list[OffsetRange]:
+    """The ranges in pieces of at most `max_messages` messages, and about `tasks` pieces if there are fewer ranges."""
+    ranges = [piece for piece in ranges if len(piece)]
+    total = sum(len(piece) for piece in ranges)
     pieces = []
-    for one in ranges:
-        count = max(-(-len(one) // most), round(tasks * len(one) / total) if len(ranges) < tasks else 1, 1)
-        count = min(count, len(one))
-        borders = [one.begin + len(one) * number // count for number in range(count + 1)]
-        pieces += [OffsetRange(one.queue, borders[n], borders[n + 1]) for n in range(count)]
+    for piece in ranges:
+        count = max(-(-len(piece) // max_messages), round(tasks * len(piece) / total) if len(ranges) < tasks else 1, 1)
+        count = min(count, len(piece))
+        borders = [piece.begin + len(piece) * number // count for number in range(count + 1)]
+        pieces += [OffsetRange(piece.queue, borders[n], borders[n + 1]) for n in range(count)]
     return pieces

@@ -148,7 +148,7 @@ class _Sending:
         self._pool = ThreadPoolExecutor(_MOST_IN_FLIGHT, "rocketlet-spark-sink")
         self._open: dict[tuple[str, MessageQueue | None], _Open] = {}
         self._in_flight: deque[Future[None]] = deque()
-        self._before: dict[MessageQueue, Future[None]] = {}
+        self._previous: dict[MessageQueue, Future[None]] = {}
         self._queues: dict[str, list[MessageQueue]] = {}
 
     def __enter__(self) -> Self:
@@ -166,12 +166,12 @@ class _Sending:
             self._launch([message], queue)
             return
         size = size_in_batch(message)
-        held = self._open.setdefault(key, _Open())
-        if held.messages and held.size + size > self._options.batch_bytes:
+        batch = self._open.setdefault(key, _Open())
+        if batch.messages and batch.size + size > self._options.batch_bytes:
             self._flush(key)
-            held = self._open.setdefault(key, _Open())
-        held.messages.append(message)
-        held.size += size
+            batch = self._open.setdefault(key, _Open())
+        batch.messages.append(message)
+        batch.size += size
 
     def finish(self) -> None:
         """Returns when all messages are stored. Raises what a send ended with."""
@@ -189,19 +189,19 @@ class _Sending:
         return queues[string_hash(message.sharding_key) % len(queues)]
 
     def _flush(self, key: tuple[str, MessageQueue | None]) -> None:
-        held = self._open.pop(key, None)
-        if held is not None:
-            self._launch(held.messages, key[1])
+        batch = self._open.pop(key, None)
+        if batch is not None:
+            self._launch(batch.messages, key[1])
 
     def _launch(self, messages: list[Message], queue: MessageQueue | None) -> None:
         while len(self._in_flight) >= _MOST_IN_FLIGHT:
             self._in_flight.popleft().result()
-        if queue is not None and (before := self._before.get(queue)) is not None:
-            before.result()
+        if queue is not None and (previous := self._previous.get(queue)) is not None:
+            previous.result()
         sent = self._pool.submit(self._send, messages, queue)
         self._in_flight.append(sent)
         if queue is not None:
-            self._before[queue] = sent
+            self._previous[queue] = sent
 
     def _send(self, messages: list[Message], queue: MessageQueue | None) -> None:
         """Send until it is stored, for `retrySeconds`: a broker may restart, or another take its place."""

@@ -142,12 +142,12 @@ class _Topics:
             return reader.max_offsets(queues)
         if moment.kind == "time":
             return reader.offsets_at(queues, moment.time)
-        given = moment.offsets
-        if strangers := sorted(set(given) - set(queues)):
-            raise BadOption(f"the offsets name queues that no broker serves: {', '.join(map(str, strangers))}")
-        earliest = reader.min_offsets([queue for queue in queues if given.get(queue) == EARLIEST])
-        latest = reader.max_offsets([queue for queue in queues if given.get(queue, LATEST) == LATEST])
-        return given | earliest | latest
+        chosen_offsets = moment.offsets
+        if unknown := sorted(set(chosen_offsets) - set(queues)):
+            raise BadOption(f"the offsets name queues that no broker serves: {', '.join(map(str, unknown))}")
+        earliest = reader.min_offsets([queue for queue in queues if chosen_offsets.get(queue) == EARLIEST])
+        latest = reader.max_offsets([queue for queue in queues if chosen_offsets.get(queue, LATEST) == LATEST])
+        return chosen_offsets | earliest | latest
 
     def _partitions(self, ranges: list[OffsetRange]) -> list[InputPartition]:
         pieces = cut(ranges, self.options.min_partitions, self.options.max_records_per_partition)
@@ -178,10 +178,10 @@ class TopicReader(_Topics, DataSourceReader):
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         from rocketlet.spark_jobs.pushdown import condition_of
 
-        for one in filters:
-            condition = condition_of(one)
+        for spark_filter in filters:
+            condition = condition_of(spark_filter)
             if condition is None:
-                yield one
+                yield spark_filter
             else:
                 self.conditions.append(condition)
 
@@ -192,10 +192,10 @@ class TopicReader(_Topics, DataSourceReader):
             queues = self._queues(reader)
             start = self._offsets(reader, queues, self.options.start)
             end = self._offsets(reader, queues, self.options.end)
-        wanted = bounds(self.conditions, "queue_offset")
+        offset_bounds = bounds(self.conditions, "queue_offset")
         for queue in queues:
-            start[queue] = max(start[queue], start[queue] if wanted.low is None else wanted.low)
-            end[queue] = min(end[queue], end[queue] if wanted.high is None else wanted.high + 1)
+            start[queue] = max(start[queue], start[queue] if offset_bounds.low is None else offset_bounds.low)
+            end[queue] = min(end[queue], end[queue] if offset_bounds.high is None else offset_bounds.high + 1)
         return self._partitions(ranges_between(start, end)) or [RangePartition(OffsetRange(_NOWHERE, 0, 0))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -226,8 +226,8 @@ class TopicStream(_Topics, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_state(self._offsets(reader, self._queues(reader), self.options.start))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self.options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        limit = self.options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends: as far as there are messages, or as the limit allows.
@@ -239,10 +239,10 @@ class TopicStream(_Topics, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._report(begin)  # Spark calls `commit` only once there is a next batch
         reader = self._driver()
         end = begin | self._ends(reader, list(begin))
-        newcomers = [queue for queue in end if queue not in begin]
-        if newcomers:
-            log.info("%d queues have appeared: %s", len(newcomers), ", ".join(map(str, newcomers)))
-        begin |= reader.min_offsets(newcomers)
+        new_queues = [queue for queue in end if queue not in begin]
+        if new_queues:
+            log.info("%d queues have appeared: %s", len(new_queues), ", ".join(map(str, new_queues)))
+        begin |= reader.min_offsets(new_queues)
         for queue, first in begin.items():
             if end[queue] < first:
                 text = f"{queue}: the stream is at offset {first}, and the queue ends at {end[queue]}"
@@ -253,7 +253,7 @@ class TopicStream(_Topics, DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = limited(begin, end, limit.max_rows)
         return to_state(end)
 
-    def _ends(self, reader: BrokerReader, known: list[MessageQueue]) -> Offsets:
+    def _ends(self, reader: BrokerReader, known_queues: list[MessageQueue]) -> Offsets:
         """The ends of all queues whose broker answers; with Trigger.AvailableNow as they were when the query began."""
         if self._target is not None:
             return self._target
@@ -261,7 +261,7 @@ class TopicStream(_Topics, DataSourceStreamReader, SupportsTriggerAvailableNow):
             queues = self._queues(reader)
         except ClientError as error:
             log.warning("the stream goes on with the queues that it knows: %s", error)
-            queues = known
+            queues = known_queues
         return reader.max_offsets_known(queues)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -271,22 +271,22 @@ class TopicStream(_Topics, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_state(self._ends(self._driver(), []))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        begin, until = from_state(start), from_state(end)
-        newcomers = [queue for queue in until if queue not in begin]
-        begin |= self._driver().min_offsets(newcomers)
-        return self._partitions(ranges_between(begin, until))
+        begin, end_offsets = from_state(start), from_state(end)
+        new_queues = [queue for queue in end_offsets if queue not in begin]
+        begin |= self._driver().min_offsets(new_queues)
+        return self._partitions(ranges_between(begin, end_offsets))
 
     def commit(self, end: dict[str, Any]) -> None:
         self._report(from_state(end))
 
-    def _report(self, done: Offsets) -> None:
+    def _report(self, offsets: Offsets) -> None:
         """The checkpoint holds the progress; a configured group gets it too, so that its lag can be seen."""
-        if self.options.commits and done != self._reported:
+        if self.options.commits and offsets != self._reported:
             try:
-                self._driver().commit(self.options.group, done)
+                self._driver().commit(self.options.group, offsets)
             except ClientError as error:
                 log.warning("the progress of group %s is not stored: %s", self.options.group, error)
-            self._reported = done
+            self._reported = offsets
 
     def stop(self) -> None:
         if self._open is not None:
