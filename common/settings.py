@@ -234,7 +234,7 @@ def with_updates_of_all(configs: Sequence[Any], updates: Mapping[str, str]) -> l
     places = _places(configs)
     for number, (key, text) in enumerate(updates.items(), 1):
         if len(problems) >= _PROBLEMS_SHOWN:
-            problems.append(f"and perhaps more: {len(updates) - number + 1} settings were not looked at")
+            problems.append(f"and perhaps more: {len(updates) - number + 1} settings were not checked")
             break
         if key not in places:
             problems.append(_unknown(key, places))

@@ -84,7 +84,7 @@ class CheckReport:
         state = "in use" if self.in_use else "closed" if self.is_clean else "not cleanly closed"
         lines.append(
             f"{self.root} ({state}): log {self.log_begin} to {self.log_end}, {self.records} records,"
-            f" {self.queues} queues, {self.index_entries} index entries, {self.sealed_files} seals, looked at in"
+            f" {self.queues} queues, {self.index_entries} index entries, {self.sealed_files} seals, checked in"
             f" {self.seconds:.1f} s: {'sound' if self.is_sound else 'NOT SOUND'}"
         )
         return lines

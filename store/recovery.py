@@ -102,8 +102,8 @@ class RecoveryReport:
             )
         state = "cleanly closed" if self.was_clean else "not cleanly closed"
         lines.append(
-            f"the store was {state}; log {self.log_begin} to {self.log_end}, {self.records} records from"
-            f" {self.walked_from} on looked at in {self.seconds:.2f} s"
+            f"the store was {state}; log {self.log_begin} to {self.log_end}, {self.records} records checked from"
+            f" {self.walked_from} on in {self.seconds:.2f} s"
         )
         return lines
 
@@ -291,7 +291,7 @@ class Recovery:
             self._disk.remove(seal_path(self._root, loss.log_offset - loss.log_offset % self._log.file_size))
         drop_seals(self._disk, self._root, walk.end - walk.end % self._log.file_size)
         if report.cut_bytes:
-            report.cut_why = walk.fault.value if walk.fault is not None else "behind the last file"
+            report.cut_why = walk.fault.value if walk.fault is not None else "after the last file"
         report.queues = checked.queues.finish(trim=progress is None or not report.was_clean)
         if checked.queues.strange_topics:
             report.notes.append(f"{len(checked.queues.strange_topics)} topics have names that get no queue")

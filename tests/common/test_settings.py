@@ -272,7 +272,7 @@ def test_an_update_with_a_thousand_unknown_keys_is_cut_short(monkeypatch: pytest
     with pytest.raises(SettingsError) as caught:
         with_updates(Example(), {f"key{number}": "1" for number in range(1000)})
     assert len(looked) == 10
-    assert caught.value.problems[-1] == "and perhaps more: 990 settings were not looked at"
+    assert caught.value.problems[-1] == "and perhaps more: 990 settings were not checked"
 
 
 def test_a_default_outside_its_bounds_fails_the_declaration() -> None:
