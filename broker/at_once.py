@@ -24,4 +24,4 @@ def at_once(store: Lookup, look_up: Callable[[], Result]) -> Result:
     try:
         return store.at_once(look_up)
     except NotInMemory:
-        raise Later(partial(store.patiently, look_up)) from None
+        raise Later(partial(store.with_cold_reads, look_up)) from None

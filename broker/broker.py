@@ -299,9 +299,9 @@ class Broker:
                     await self._start_ports(ports, background)
                     await self._start_metrics(background)
                     background.start_soon(self.registration.run)
-                    await _unless(stop, self.registration.wait_registered)
+                    await _wait_unless_stopped(stop, self.registration.wait_registered)
                     if not stop.is_set():
-                        self._say_ready()
+                        self._log_ready()
                         task_status.started(self.identity.address)
                     await stop.wait()
                     await self._withdraw()
@@ -534,7 +534,7 @@ class Broker:
         loopback = ""
         if config.broker_ip1:
             advertised = config.broker_ip1
-            if config.advertises_in_vain:
+            if config.advertises_unreachable_address:
                 log.warning("clients are told %s, but bindAddress=%s admits only this host", advertised, host)
         elif config.bind_address in EVERY_INTERFACE:
             advertised, loopback = own_address(config.namesrv_addr), join_address("127.0.0.1", port)
@@ -551,7 +551,7 @@ class Broker:
             join_address(ip, port),
         )
 
-    def _say_ready(self) -> None:
+    def _log_ready(self) -> None:
         log.info("broker %s is ready, clients are told %s", self.identity.name, self.identity.address)
         if not self.access.enabled and not self.settings.now.loopback_only:
             log.warning("%s", beyond_loopback("broker", self.settings.now.bind_address))
@@ -703,7 +703,7 @@ async def _when_cancelled(stop: trio.Event) -> None:
         stop.set()
 
 
-async def _unless(stop: trio.Event, wait: Callable[[], Awaitable[None]]) -> None:
+async def _wait_unless_stopped(stop: trio.Event, wait: Callable[[], Awaitable[None]]) -> None:
     """Wait, but not beyond the stop."""
     async with trio.open_nursery() as nursery:
 

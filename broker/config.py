@@ -208,7 +208,7 @@ class BrokerConfig:
         return self.bind_address in LOOPBACK
 
     @property
-    def advertises_in_vain(self) -> bool:
+    def advertises_unreachable_address(self) -> bool:
         """Whether the address given to clients is one that only this host can reach."""
         return self.loopback_only and self.broker_ip1 not in ("", *LOOPBACK)
 

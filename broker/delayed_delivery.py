@@ -131,7 +131,7 @@ class DelayedDelivery:
             if wait > 0:
                 await trio.sleep(min(wait, LONGEST_SLEEP_MS) / 1000)
                 continue
-            await self._store.patiently(partial(self._read_due, queue, level, offset))
+            await self._store.with_cold_reads(partial(self._read_due, queue, level, offset))
             error = self._deliver_due(queue, level)
             if error is None:
                 pause = SHORTEST_PAUSE

@@ -236,7 +236,7 @@ class HalfMessages:
 
         Raises EndRefused or Later.
         """
-        half = at_once(self._store, partial(self._to_resume, log_offset))
+        half = at_once(self._store, partial(self._half_to_resume, log_offset))
         if half is None:
             return None
         properties = half.properties | {TRANSACTION_CHECK_TIMES: "0"}
@@ -244,7 +244,7 @@ class HalfMessages:
         self._states.resumed(Place(appended.queue_offset, appended.log_offset), half.key)
         return appended
 
-    def _to_resume(self, log_offset: int) -> Half | None:
+    def _half_to_resume(self, log_offset: int) -> Half | None:
         """None where its checks continue anyway. Raises EndRefused."""
         half = self._read_at(log_offset, HALF_TOPIC, TRANS_CHECK_MAX_TOPIC)
         if half is None:
@@ -260,7 +260,7 @@ class HalfMessages:
 
     async def read_off_loop(self, offset: int) -> Half | None:
         """`read` for messages that may not be in memory."""
-        return await self._store.patiently(partial(self.read, offset))
+        return await self._store.with_cold_reads(partial(self.read, offset))
 
     def read(self, offset: int) -> Half | None:
         """The half message at an offset of the half queue; None if there is no valid one."""
@@ -310,7 +310,7 @@ class HalfMessages:
             states.op_written(op_offset, named)
         for offset in range(half_done, end):
             self._learn(offset, ended)
-        states.learned()
+        states.finish_learning()
         for offset in range(states.done, end):
             if not states.is_over(offset):
                 self._repair(offset)
@@ -326,9 +326,9 @@ class HalfMessages:
             return
         first = number_of(half.properties.get(TRAN_PREPARED_QUEUE_OFFSET), -1)
         if {TRANSACTION_CHECK_TIMES, TRAN_PREPARED_QUEUE_OFFSET} & half.properties.keys():
-            self._states.found_copy(Place(offset, half.record.log_offset), half.key)
+            self._states.learn_copy(Place(offset, half.record.log_offset), half.key)
         else:
-            self._states.found(offset, half.key)
+            self._states.learn(offset, half.key)
         if offset in ended or first in ended:
             self._states.ended(offset, half.key)
 

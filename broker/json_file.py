@@ -22,7 +22,7 @@ import trio
 
 from rocketlet.common import fastjson
 from rocketlet.common.errors import RocketletError
-from rocketlet.remoting.in_turns import made
+from rocketlet.remoting.in_turns import collect
 from rocketlet.store.disk import Disk
 
 log = logging.getLogger("rocketlet.broker.json_file")
@@ -128,7 +128,7 @@ class JsonFile:
     async def _text(self) -> list[bytes]:
         if self._pieces is None:
             return [msgspec.json.format(msgspec.json.encode(self._body()), indent=1)]
-        return await made(self._pieces())
+        return await collect(self._pieces())
 
     def _write(self, pieces: list[bytes]) -> None:
         if self._readable:

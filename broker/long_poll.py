@@ -133,7 +133,7 @@ class LongPoll:
             if stopwatch() > end:
                 self._ready = ready[number:] + self._ready
                 break
-        self._give_answers()
+        self._send_answers()
         if self._ready:
             self._deadline_moved.set()
 
@@ -157,7 +157,7 @@ class LongPoll:
             end = stopwatch() + AT_ONCE
             while self._deadlines and self._deadlines[0].deadline <= now and stopwatch() <= end:
                 self._try(heappop(self._deadlines), last=True)
-            self._give_answers()
+            self._send_answers()
             if len(self._deadlines) > 2 * self._parked + 64:
                 self._deadlines = [parked for parked in self._deadlines if parked.attempt is not None]
                 heapify(self._deadlines)
@@ -169,7 +169,7 @@ class LongPoll:
         """Answer all parked pulls as they are: the broker stops."""
         for parked in [parked for parked_set in self._of_connection.values() for parked in parked_set]:
             self._try(parked, last=True)
-        self._give_answers()
+        self._send_answers()
 
     def statistics(self) -> LongPollStatistics:
         return LongPollStatistics(self._parked)
@@ -218,7 +218,7 @@ class LongPoll:
         if not isinstance(answer, Deferred):
             self._answers.setdefault(parked.connection, []).append((parked.request, answer))
 
-    def _give_answers(self) -> None:
+    def _send_answers(self) -> None:
         """Write a connection's answers together and now: its writer would run a round of the loop later."""
         while self._answers:
             connection, answers = self._answers.popitem()

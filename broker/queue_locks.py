@@ -50,7 +50,7 @@ class QueueLocks(Generic[Queue]):
         self._lifetime = lifetime_ms
         self._groups: dict[str, dict[Queue, Lock]] = {}
         self._count = 0
-        self._carried: list[tuple[str, Queue, str]] = []
+        self._staged: list[tuple[str, Queue, str]] = []
         self._closed_until = 0
         self.version = 0
         """Grows whenever a queue gets or loses a holder."""
@@ -125,15 +125,15 @@ class QueueLocks(Generic[Queue]):
 
     def carry(self, entries: list[tuple[str, Queue, str]]) -> None:
         """The master's current locks; they take effect at `succeed`."""
-        self._carried = entries[:MAX_LOCKS]
+        self._staged = entries[:MAX_LOCKS]
 
     def succeed(self, now: int) -> None:
         """Continue the previous master's table."""
         self._groups, self._count = {}, 0
-        for group, queue, client_id in self._carried:
+        for group, queue, client_id in self._staged:
             self._count += queue not in self._groups.setdefault(group, {})
             self._groups[group][queue] = Lock(client_id, now)
-        self._carried = []
+        self._staged = []
         self._closed_until = now + TRUSTED_MS
         self.version += 1
 

@@ -28,7 +28,7 @@ from rocketlet.common.topic import PERM_INHERIT
 from rocketlet.remoting.command import Command, request
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import BodyError, RemotingError
-from rocketlet.remoting.in_turns import joined
+from rocketlet.remoting.in_turns import collect_joined
 from rocketlet.remoting.protocol.header import from_ext
 from rocketlet.remoting.protocol.kv import KVTable
 from rocketlet.remoting.protocol.registration import (
@@ -165,7 +165,7 @@ class Registration:
             pieces = compressed_pieces(self._topics.version, len(topics), configs)
         else:
             pieces = json_pieces(self._topics.pieces(mask))
-        data = await joined(pieces)
+        data = await collect_joined(pieces)
         header = RegisterBrokerHeader(
             identity.broker_id,
             identity.name,

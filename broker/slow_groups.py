@@ -36,9 +36,9 @@ class SlowGroups:
         while True:
             await trio.sleep(CHECK_SECONDS)
             if self._settings.now.disable_consume_if_consumer_read_slowly:
-                self.stop_slow_ones()
+                self.stop_slow_groups()
 
-    def stop_slow_ones(self) -> None:
+    def stop_slow_groups(self) -> None:
         threshold = self._settings.now.consumer_fallbehind_threshold
         for group in list(self._groups):
             lag = self.bytes_behind(group.groupName) if group.consumeEnable else 0

@@ -73,11 +73,11 @@ class TransactionStates:
         """A message that was given up is in the half queue again."""
         self._copies[key] = copy
 
-    def found(self, offset: int, key: bytes) -> None:
+    def learn(self, offset: int, key: bytes) -> None:
         """While learning, in the order of the queue: a message that was never put back."""
         self._newest[key] = offset
 
-    def found_copy(self, copy: Place, key: bytes) -> None:
+    def learn_copy(self, copy: Place, key: bytes) -> None:
         """While learning: a copy, which now represents the message of its key."""
         older = self._newest.get(key)
         if older is not None:
@@ -85,7 +85,7 @@ class TransactionStates:
         self._newest[key] = copy.offset
         self._copies[key] = copy
 
-    def learned(self) -> None:
+    def finish_learning(self) -> None:
         """The whole queue has been learned."""
         self._newest = {}
         self._advance()

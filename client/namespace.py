@@ -34,15 +34,15 @@ def unwrap(namespace: str, name: str) -> str:
 
 def wrap_queue(namespace: str, queue: MessageQueue) -> MessageQueue:
     """The queue as brokers know it."""
-    return _renamed(queue, wrap(namespace, queue.topic)) if namespace else queue
+    return _with_topic(queue, wrap(namespace, queue.topic)) if namespace else queue
 
 
 def unwrap_queue(namespace: str, queue: MessageQueue) -> MessageQueue:
     """The queue as the user knows it."""
-    return _renamed(queue, unwrap(namespace, queue.topic)) if namespace else queue
+    return _with_topic(queue, unwrap(namespace, queue.topic)) if namespace else queue
 
 
-def _renamed(queue: MessageQueue, topic: str) -> MessageQueue:
+def _with_topic(queue: MessageQueue, topic: str) -> MessageQueue:
     return MessageQueue(topic, queue.broker_name, queue.queue_id)
 
 

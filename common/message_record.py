@@ -333,7 +333,7 @@ def properties_of(buffer: Buffer, at: int = 0) -> bytes:
     return bytes(buffer[properties_at : at + size])
 
 
-def tried_again(record: Buffer, times: int) -> bytes:
+def with_reconsume_times(record: Buffer, times: int) -> bytes:
     """The record of a message that was delivered so many times before, beyond those that it tells of itself.
 
     REQUIRES: a whole record, which has no CRC of its own over this field.

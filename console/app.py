@@ -39,7 +39,7 @@ from rocketlet.tools.admin.calls import Admin, admin
 log = logging.getLogger("rocketlet.console.app")
 
 
-def made(
+def create_app(
     config: ConsoleConfig,
     calls: Admin,
     nursery: trio.Nursery,
@@ -78,7 +78,7 @@ async def connected(config: ConsoleConfig, network: Network | None = None) -> As
 async def run(config: ConsoleConfig, stop: Callable[[], Awaitable[None]], *, task_status: trio.TaskStatus[str]) -> None:
     """Serve until `stop` returns. Reports the address of the first page as started."""
     async with connected(config) as calls, trio.open_nursery() as nursery:
-        app = made(config, calls, nursery)
+        app = create_app(config, calls, nursery)
         nursery.start_soon(Sampler(app.state.console).run)
         server = Config()
         server.bind = [join_address(config.host, config.port)]

@@ -31,7 +31,7 @@ def chart(lines: Sequence[Line], title: str, empty: str, clock: Sequence[tuple[f
         return Markup('<p class="quiet chart-empty">{}</p>').format(empty)
     first = min(line.times[0] for line in drawn)
     last = max(line.times[-1] for line in drawn)
-    top = nice(max((max(line.values) for line in drawn), default=0.0))
+    top = round_limit(max((max(line.values) for line in drawn), default=0.0))
 
     def x(time: float) -> float:
         return round(_LEFT + (time - first) / max(last - first, 1) * (WIDTH - _LEFT - _RIGHT), 1)
@@ -74,7 +74,7 @@ def thinned(times: Sequence[float], values: Sequence[float]) -> list[tuple[float
     return points
 
 
-def nice(value: float) -> float:
+def round_limit(value: float) -> float:
     """The next of 1, 2, 5 times a power of ten: the end of an axis."""
     if value <= 0:
         return 1.0

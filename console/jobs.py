@@ -63,7 +63,7 @@ class Jobs:
         self._nursery.start_soon(self._run, job, work, ended)
         return job
 
-    def beside(self, work: Callable[[], Awaitable[None]]) -> None:
+    def start_in_background(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run a task that feeds a page while it is sent."""
         self._nursery.start_soon(work)
 

@@ -18,7 +18,7 @@ from rocketlet.common.clock import monotonic_ms
 from rocketlet.namesrv.route_table import LEASE_MS, RouteTable
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.events import ConnectionEvents
-from rocketlet.remoting.in_turns import exhausted
+from rocketlet.remoting.in_turns import run_all
 
 log = logging.getLogger("rocketlet.namesrv.liveness")
 
@@ -54,7 +54,7 @@ class Liveness(ConnectionEvents):
         while True:
             await self._departed.wait()
             self._departed = trio.Event()
-            await exhausted(self._table.sweep())
+            await run_all(self._table.sweep())
 
     async def scan(self) -> None:
         """Until cancelled."""

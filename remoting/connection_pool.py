@@ -173,7 +173,7 @@ class ConnectionPool:
             dial.done.set()
 
     async def _opened(self, address: str, header_type: HeaderType) -> Connection:
-        stream = await self._dialled(address)
+        stream = await self._open_stream(address)
         connection = Connection(
             stream, self._dispatch, self._limits, next(self._numbers), self._hooks, header_type=header_type
         )
@@ -184,7 +184,7 @@ class ConnectionPool:
         self._nursery.start_soon(self._serve, address, connection)
         return connection
 
-    async def _dialled(self, address: str) -> ByteStream:
+    async def _open_stream(self, address: str) -> ByteStream:
         seconds = self._config.connect_timeout_millis / 1000
         with trio.move_on_after(seconds):
             stream = await self._network.dial(address)

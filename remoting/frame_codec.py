@@ -61,7 +61,7 @@ def cut(data: Buffer, frame_limit: int = FRAME_LIMIT, header_limit: int = HEADER
         body = header + header_length
         stop = begin + 4 + length
         if length > longest or body > stop or header_length > header_limit:
-            return Cut(frames, begin, 8, _what_is_wrong(length, header_length, frame_limit, header_limit))
+            return Cut(frames, begin, 8, _frame_error(length, header_length, frame_limit, header_limit))
         if stop > end:
             return Cut(frames, begin, stop - begin, None)
         frames.append((word >> 24, header, body, stop))
@@ -69,7 +69,7 @@ def cut(data: Buffer, frame_limit: int = FRAME_LIMIT, header_limit: int = HEADER
     return Cut(frames, begin, 8, None)
 
 
-def _what_is_wrong(length: int, header_length: int, frame_limit: int, header_limit: int) -> FrameError:
+def _frame_error(length: int, header_length: int, frame_limit: int, header_limit: int) -> FrameError:
     if length > frame_limit - 4:
         return FrameError(f"a frame of {length + 4} bytes, where frameMaxLength allows {frame_limit}")
     if header_length > header_limit:

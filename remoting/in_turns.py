@@ -50,12 +50,12 @@ async def in_turns(items: Iterable[Item], work: Callable[[Item], object]) -> Non
             await turns.pause()
 
 
-async def exhausted(steps: Iterable[None]) -> None:
+async def run_all(steps: Iterable[None]) -> None:
     """All steps of some work; from time to time other tasks run before the next."""
     await in_turns(steps, lambda _: None)
 
 
-async def counted(steps: Iterable[None]) -> int:
+async def run_and_count(steps: Iterable[None]) -> int:
     """The same; returns the number of steps."""
     count = 0
 
@@ -67,7 +67,7 @@ async def counted(steps: Iterable[None]) -> int:
     return count
 
 
-async def written(table: Mapping[MessageQueue, Any]) -> WrittenMap:
+async def encode_in_turns(table: Mapping[MessageQueue, Any]) -> WrittenMap:
     """A map by queues, of which there may be 65,535, with its JSON."""
     turns, pieces = Turns(), []
     for part in in_pieces(table.items()):
@@ -103,7 +103,7 @@ class Text:
         self._last, self._size = [], 0
 
 
-async def made(pieces: Iterable[bytes]) -> list[bytes]:
+async def collect(pieces: Iterable[bytes]) -> list[bytes]:
     """Text of which each piece takes a moment to make, in buffers."""
     turns, text = Turns(), Text()
     for piece in pieces:
@@ -112,8 +112,8 @@ async def made(pieces: Iterable[bytes]) -> list[bytes]:
     return text.buffers()
 
 
-async def joined(pieces: Iterable[bytes]) -> bytes:
+async def collect_joined(pieces: Iterable[bytes]) -> bytes:
     """The same in one piece."""
-    buffers = await made(pieces)
+    buffers = await collect(pieces)
     await trio.lowlevel.checkpoint()  # for this copies all of it
     return b"".join(buffers)

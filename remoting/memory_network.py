@@ -104,7 +104,7 @@ class MemoryNetwork:
         if host in self._paused:
             self._paused.pop(host).set()
 
-    async def while_paused(self, stream: MemoryStream) -> None:
+    async def wait_while_paused(self, stream: MemoryStream) -> None:
         """Wait as long as either end of a stream is paused."""
         while stopped := [self._paused[host] for host in _hosts(stream) if host in self._paused]:
             await stopped[0].wait()
@@ -225,7 +225,7 @@ class MemoryStream:
         pipe = self._incoming
         while True:
             if self._network.has_paused:
-                await self._network.while_paused(self)
+                await self._network.wait_while_paused(self)
             self._check(pipe)
             if pipe.chunks:
                 due = pipe.chunks[0][0]

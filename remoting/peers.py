@@ -64,7 +64,7 @@ class Peers:
         self._by_host[host] += 1
         return None
 
-    def gone(self, host: str) -> None:
+    def disconnected(self, host: str) -> None:
         """A counted connection has ended."""
         self.connections -= 1
         self._by_host[host] -= 1

@@ -142,7 +142,7 @@ class Server:
             if detected is not None:
                 await self._serve_one(*detected, ours)
         finally:
-            self.peers.gone(host)
+            self.peers.disconnected(host)
             with trio.CancelScope(shield=True):
                 await raw.aclose()
 

@@ -84,10 +84,15 @@ class LogFlush:
             thorough = trio.current_time() - last_thorough >= config.flush_commit_log_thorough_interval / 1000
             if thorough:
                 last_thorough = trio.current_time()
-            if thorough or config.is_sync_flush or self._requested > self.flushed.value or self._is_worth_it(config):
+            if (
+                thorough
+                or config.is_sync_flush
+                or self._requested > self.flushed.value
+                or self._has_enough_pages(config)
+            ):
                 await self.flush_once()
 
-    def _is_worth_it(self, config: StoreConfig) -> bool:
+    def _has_enough_pages(self, config: StoreConfig) -> bool:
         begin, end = self.flushed.value, self._log.end
         return end // PAGE - begin // PAGE >= config.flush_commit_log_least_pages
 

@@ -1,8 +1,9 @@
 """Finding one message: by its log offset, its queue offset, its time, its key.
 
 Pulls in order are in `reading.py`. A look-up may touch pages that are not in memory. Callers that make many, or that
-any client may ask, use `patiently`: a worker thread reads what is missing, and the look-up begins again. Else the loop
-would stand still for each page, 5 ms on a slow disk. `at_once` is for those that mostly find it in memory.
+any client may ask, use `with_cold_reads`: a worker thread reads what is missing, and the look-up begins again.
+Otherwise the loop would stand still for each page, 5 ms on a slow disk. `at_once` is for callers that mostly find it in
+memory.
 
 Java: store/DefaultMessageStore.java#lookMessageByOffset, #getOffsetInQueueByTime, #queryMessage
 """
@@ -52,14 +53,14 @@ class Lookup:
         self._read: set[tuple[int, int, int]] | None = None
 
     def at_once(self, look_up: Callable[[], Result]) -> Result:
-        """Make a look-up without waiting for the disk. Raises NotInMemory; `patiently` then has it read."""
+        """Make a look-up without waiting for the disk. Raises NotInMemory; `with_cold_reads` then has it read."""
         self._read = set()
         try:
             return look_up()
         finally:
             self._read = None
 
-    async def patiently(self, look_up: Callable[[], Result]) -> Result:
+    async def with_cold_reads(self, look_up: Callable[[], Result]) -> Result:
         """Make a look-up; what it needs from the disk is read in a worker thread, and then it is made again."""
         read: set[tuple[int, int, int]] = set()
         while True:

@@ -146,7 +146,7 @@ class Retention:
         return True
 
     async def _store_time_of(self, log_offset: int) -> int:
-        return await self._lookup.patiently(partial(self._lookup.store_time_of, log_offset))
+        return await self._lookup.with_cold_reads(partial(self._lookup.store_time_of, log_offset))
 
     async def look(self, config: StoreConfig) -> Pressure:
         """How full the fuller of the two disks is; refuses sends, or takes them again."""
@@ -164,7 +164,7 @@ class Retention:
         begin, safe_end = self._log.begin, self._safe_end()
         for number, queue in enumerate(list(self._queues)):
             need = partial(self._lookup.need_entry, queue)
-            await self._lookup.patiently(partial(queue.drop_before, begin, safe_end, need))
+            await self._lookup.with_cold_reads(partial(queue.drop_before, begin, safe_end, need))
             if queue.ext is not None:
                 queue.drop_ext_before()
             if number % _AT_ONCE == _AT_ONCE - 1:

@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def rocketmq(request: pytest.FixtureRequest) -> Iterator[ThreadStack]:
     """A fresh name server and broker in memory, on free ports; `.namesrv` is the address, `.on(...)` scripts faults."""
-    with _stack(settings=_marked(request)) as stack:
+    with _stack(settings=_marker_settings(request)) as stack:
         yield stack
         _check_leaks(stack, request.config.getini("rocketmq_leaks"))
 
@@ -92,7 +92,7 @@ def rocketmq_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., T
 
     def start(*, brokers: int | None = None, namesrvs: int = 1, replicas: int = 1, **settings: Any) -> ThreadStack:
         count = brokers or (2 if replicas == 1 else 1)
-        all_settings = _marked(request) | _texts(settings)
+        all_settings = _marker_settings(request) | _texts(settings)
         stack = _stack(brokers=count, namesrvs=namesrvs, replicas=replicas, breakable=True, settings=all_settings)
         stack.start()
         started.append(stack)
@@ -119,7 +119,7 @@ def rocketmq_virtual(request: pytest.FixtureRequest) -> Callable[..., AbstractAs
     ) -> AbstractAsyncContextManager[VirtualCluster]:
         from rocketlet.tools.virtual_cluster import virtual_cluster
 
-        all_settings = _marked(request) | _texts(settings)
+        all_settings = _marker_settings(request) | _texts(settings)
         return virtual_cluster(brokers=brokers, namesrvs=namesrvs, replicas=replicas, settings=all_settings)
 
     return virtual
@@ -132,7 +132,7 @@ def _stack(**options: Any) -> ThreadStack:
     return ThreadStack(LocalSettings(namesrv_port=0, broker_port=0, **options))
 
 
-def _marked(request: pytest.FixtureRequest) -> dict[str, str]:
+def _marker_settings(request: pytest.FixtureRequest) -> dict[str, str]:
     marker = request.node.get_closest_marker("rocketmq")
     if marker is None:
         return {}

@@ -61,10 +61,10 @@ def by_consumer_filter(consumer_filter: ConsumerFilter, bloom: Bloom) -> Message
     def by_record(record: Buffer) -> bool:
         return consumer_filter.selector.matches(properties_of(record))
 
-    return MessageFilter(_whatever_its_tags, by_unit, by_record, consumer_filter.selector.cost)
+    return MessageFilter(_any_tags, by_unit, by_record, consumer_filter.selector.cost)
 
 
-def _whatever_its_tags(code: int) -> bool:
+def _any_tags(code: int) -> bool:
     """The store reads a unit only if the code passed."""
     return True
 

@@ -148,7 +148,7 @@ class _Parser:
             return Logic("OR", (below, self._ordered(">", value, high, at)), at)
         from_low = self._ordered(">=", value, low, at)
         up_to_high = self._ordered("<=", value, high, at)
-        if _above(low, high):
+        if _is_above(low, high):
             raise self._lexer.error("the lower bound of BETWEEN is above the upper", at)
         return Logic("AND", (from_low, up_to_high), at)
 
@@ -236,7 +236,7 @@ class _Parser:
         return self._lexer.take()
 
 
-def _above(low: Node, high: Node) -> bool:
+def _is_above(low: Node, high: Node) -> bool:
     """BETWEEN checks only plain literals: signs and properties are left to evaluation."""
     if not isinstance(low, Constant) or not isinstance(high, Constant):
         return False

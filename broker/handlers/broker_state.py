@@ -119,11 +119,11 @@ class BrokerState:
             "putLatency99": f"{numbers.put_times.percentile(0.99):.2f}",
             "putLatency999": f"{numbers.put_times.percentile(0.999):.2f}",
             "getMessageEntireTimeMax": "0",
-            "putTps": self._over_spans("put"),
-            "getFoundTps": self._over_spans("found"),
-            "getMissTps": self._over_spans("missed"),
-            "getTotalTps": self._over_spans("got_calls"),
-            "getTransferedTps": self._over_spans("got"),
+            "putTps": self._rates_by_span("put"),
+            "getFoundTps": self._rates_by_span("found"),
+            "getMissTps": self._rates_by_span("missed"),
+            "getTotalTps": self._rates_by_span("got_calls"),
+            "getTransferedTps": self._rates_by_span("got"),
             "msgPutTotalYesterdayMorning": str(today.put_yesterday_morning),
             "msgPutTotalTodayMorning": str(today.put_this_morning),
             "msgPutTotalTodayNow": str(put.messages),
@@ -132,7 +132,7 @@ class BrokerState:
             "msgGetTotalTodayNow": str(numbers.got.messages),
         }
 
-    def _over_spans(self, number: str) -> str:
+    def _rates_by_span(self, number: str) -> str:
         now = self._clock()
         return " ".join(str(self._statistics.per_second(number, seconds, now)) for seconds in SECONDS)
 

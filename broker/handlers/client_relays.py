@@ -32,7 +32,7 @@ from rocketlet.remoting.command import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, Command
 from rocketlet.remoting.command import request as command_of
 from rocketlet.remoting.errors import BodyError, CallTimeout, RemotingError
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import Turns, joined, written
+from rocketlet.remoting.in_turns import Turns, collect_joined, encode_in_turns
 from rocketlet.remoting.protocol.inspection import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
 from rocketlet.remoting.protocol.offsets import (
     ConsumerStatusBody,
@@ -90,7 +90,7 @@ class ClientRelays:
             _, _, log_offset = parse_offset_message_id(header.msgId or "")
         except InvalidMessageId as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        record = await self._store.patiently(partial(self._store.record_at, log_offset))
+        record = await self._store.with_cold_reads(partial(self._store.record_at, log_offset))
         if record is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"there is no message {header.msgId} in this broker")
         ext = {**request.ext, "brokerName": self._identity.name}
@@ -132,7 +132,7 @@ class ClientRelays:
 
     async def reset_offset(self, request: Request) -> Reply:
         header: ResetOffsetHeader = request.header
-        places = ResetOffsetBody(await written(await self._reset_places(header)))
+        places = ResetOffsetBody(await encode_in_turns(await self._reset_places(header)))
         group = self._clients.consumers.get(header.group)
         if group is None:
             raise Refused(
@@ -162,7 +162,7 @@ class ClientRelays:
                 target = self._store.queue_end(header.topic, queue_id)
             else:
                 look_up = partial(self._store.nearest_offset, header.topic, queue_id, header.timestamp)
-                target = max(await self._store.patiently(look_up), 0)
+                target = max(await self._store.with_cold_reads(look_up), 0)
             queue = MessageQueue(header.topic, self._identity.name, queue_id)
             places[queue] = target if header.isForce or target < present else present
         return places
@@ -177,7 +177,7 @@ class ClientRelays:
             await turns.pause()
             cpp = member.language == Language.CPP.name
             if cpp and not as_list:
-                as_list = await joined(places.list_json(in_pieces(places.offsetTable.items())))
+                as_list = await collect_joined(places.list_json(in_pieces(places.offsetTable.items())))
             body = as_list if cpp else as_map
             try:
                 member.connection.send_oneway(command_of(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, reset_header, body))

@@ -14,7 +14,7 @@ from rocketlet.broker.consumer_groups import Member
 from rocketlet.broker.handlers.membership import data_of
 from rocketlet.common.json_pieces import in_pieces
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import made
+from rocketlet.remoting.in_turns import collect
 from rocketlet.remoting.protocol.inspection import (
     ClientConnection,
     ConsumerConnection,
@@ -64,7 +64,7 @@ class Connections:
 
     async def all_producers(self, request: Request) -> Reply:
         groups = [(group, list(members.values())) for group, members in self._clients.producers.all().items()]
-        return Reply(body=await made(ProducerTableInfo.pieces(_infos(groups))))
+        return Reply(body=await collect(ProducerTableInfo.pieces(_infos(groups))))
 
 
 def _connection(member: Member) -> ClientConnection:

@@ -26,7 +26,7 @@ from rocketlet.common.json_pieces import in_pieces
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.moment import moment_of
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import Text, Turns, made
+from rocketlet.remoting.in_turns import Text, Turns, collect
 from rocketlet.remoting.protocol.inspection import (
     ConsumeStats,
     ConsumeStatsList,
@@ -84,7 +84,7 @@ class ConsumeProgress:
         return {
             RequestCode.GET_CONSUME_STATS: Handler(self.of_group, GetConsumeStatsHeader),
             RequestCode.GET_BROKER_CONSUME_STATS: Handler(self.of_all_groups, GetBrokerConsumeStatsHeader),
-            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: Handler(self.who_consumes, TopicHeader),
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: Handler(self.consuming_groups, TopicHeader),
             RequestCode.QUERY_CONSUME_TIME_SPAN: Handler(self.time_spans, QueryConsumeTimeSpanHeader),
             RequestCode.QUERY_CORRECTION_OFFSET: Handler(self.correction, QueryCorrectionOffsetHeader),
             RequestCode.CLONE_GROUP_OFFSET: Handler(self.clone, CloneGroupOffsetHeader),
@@ -96,7 +96,7 @@ class ConsumeProgress:
         for topic in self._lag.topics_of(header.consumerGroup, header.topic):
             stats.offsetTable.update(await self._progress(turns, header.consumerGroup, topic, topic.read))
             stats.consumeTps += await self._consume_tps(turns, header.consumerGroup, topic.name)
-        return Reply(body=await made(stats.pieces()))
+        return Reply(body=await collect(stats.pieces()))
 
     async def of_all_groups(self, request: Request) -> Reply:
         header: GetBrokerConsumeStatsHeader = request.header
@@ -118,7 +118,7 @@ class ConsumeProgress:
         text.add(ConsumeStatsList.end(total_lag))
         return Reply(body=text.buffers())
 
-    def who_consumes(self, request: Request) -> Reply:
+    def consuming_groups(self, request: Request) -> Reply:
         header: TopicHeader = request.header
         groups = {*self._offsets.groups_of(header.topic), *self._clients.consumers.of_topic(header.topic)}
         return Reply(body=GroupList(sorted(groups)).to_json())
@@ -130,9 +130,11 @@ class ConsumeProgress:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
         spans, turns = [], Turns()
         for queue_id in range(topic.write):
-            spans.append(await self._store.patiently(partial(self._time_span, header.group, header.topic, queue_id)))
+            spans.append(
+                await self._store.with_cold_reads(partial(self._time_span, header.group, header.topic, queue_id))
+            )
             await turns.pause()
-        return Reply(body=await made(ConsumeTimeSpanBody.pieces(in_pieces(spans))))
+        return Reply(body=await collect(ConsumeTimeSpanBody.pieces(in_pieces(spans))))
 
     async def correction(self, request: Request) -> Reply:
         header: QueryCorrectionOffsetHeader = request.header
@@ -169,7 +171,9 @@ class ConsumeProgress:
             await turns.pause()
             consumed, last_timestamp = self._offsets.get(group, topic.name, queue_id) or 0, 0
             if consumed > 0:
-                last_timestamp = await store.patiently(partial(store.store_time_at, topic.name, queue_id, consumed - 1))
+                last_timestamp = await store.with_cold_reads(
+                    partial(store.store_time_at, topic.name, queue_id, consumed - 1)
+                )
             queue = MessageQueue(topic.name, self._identity.name, queue_id)
             table[queue] = OffsetWrapper(store.queue_end(topic.name, queue_id), consumed, max(last_timestamp, 0))
         return table

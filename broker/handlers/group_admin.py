@@ -19,7 +19,7 @@ from rocketlet.broker.tombstones import GROUP, OFFSETS
 from rocketlet.common import topic as names
 from rocketlet.remoting.access import subscribe
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import exhausted, made
+from rocketlet.remoting.in_turns import collect, run_all
 from rocketlet.remoting.protocol.configuration import (
     LONGEST_ENTRY,
     DeleteSubscriptionGroupHeader,
@@ -65,9 +65,9 @@ class GroupAdmin:
         header: DeleteSubscriptionGroupHeader = request.header
         self._groups.delete(header.groupName)
         self._tables.add_tombstone(GROUP, header.groupName, 0)
-        await exhausted(self._statistics.forgetting(group=header.groupName))
+        await run_all(self._statistics.forgetting(group=header.groupName))
         if header.removeOffset or header.cleanOffset:
-            await exhausted(self._tables.offsets.forgetting(group=header.groupName))
+            await run_all(self._tables.offsets.forgetting(group=header.groupName))
             self._tables.offsets_file.changed()
             self._tables.add_tombstone(OFFSETS, header.groupName, 0)
         tables = self._tables
@@ -86,4 +86,4 @@ class GroupAdmin:
         return Reply(body=group.to_json())
 
     async def all(self, request: Request) -> Reply:
-        return Reply(body=await made(self._groups.pieces()))
+        return Reply(body=await collect(self._groups.pieces()))

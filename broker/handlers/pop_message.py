@@ -27,7 +27,7 @@ from rocketlet.broker.popping.sharing import Delivery, PopRequest
 from rocketlet.broker.popping.waiting import Outcome, Waiting
 from rocketlet.broker.statistics import Statistics
 from rocketlet.common.clock import WallClock
-from rocketlet.common.message_record import Buffer, tried_again
+from rocketlet.common.message_record import Buffer, with_reconsume_times
 from rocketlet.common.receipt_handle import ORDERLY_REVIVE_QUEUE
 from rocketlet.common.subscription import TAG
 from rocketlet.remoting.access import subscribe
@@ -335,4 +335,7 @@ def _bodies(deliveries: Sequence[Delivery], slices: Sequence[Buffer]) -> Sequenc
     if all(delivery.before is None for delivery in deliveries):
         return slices
     all_times = [times for delivery in deliveries for times in (delivery.before or [0] * len(delivery.spans))]
-    return [tried_again(record, times) if times else record for record, times in zip(slices, all_times, strict=True)]
+    return [
+        with_reconsume_times(record, times) if times else record
+        for record, times in zip(slices, all_times, strict=True)
+    ]

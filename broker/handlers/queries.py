@@ -47,7 +47,7 @@ class Queries:
         header: QueryMessageHeader = request.header
         count = UNIQUE_KEY_MAX if header.uniqueKeyQuery else header.maxNum
         find = self._store.find_by_key
-        result = await self._store.patiently(
+        result = await self._store.with_cold_reads(
             partial(find, header.topic, header.key, count, header.beginTimestamp, header.endTimestamp)
         )
         answer = QueryMessageAnswerHeader(result.index_timestamp, result.index_log_offset)
@@ -59,7 +59,7 @@ class Queries:
 
     async def by_offset(self, request: Request) -> Reply:
         header: ViewMessageHeader = request.header
-        record = await self._store.patiently(partial(self._store.record_at, header.offset))
+        record = await self._store.with_cold_reads(partial(self._store.record_at, header.offset))
         if record is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
         return Reply(body=record)

@@ -105,7 +105,7 @@ class QueueOffsets:
 
     async def by_time(self, request: Request) -> Reply:
         header: SearchOffsetHeader = request.header
-        return Reply(header=OffsetAnswerHeader(await self._store.patiently(partial(self._by_time, header))))
+        return Reply(header=OffsetAnswerHeader(await self._store.with_cold_reads(partial(self._by_time, header))))
 
     def _by_time(self, header: SearchOffsetHeader) -> int:
         store, place = self._store, (header.topic, header.queueId)
@@ -128,7 +128,7 @@ class QueueOffsets:
     async def earliest_time(self, request: Request) -> Reply:
         header: QueueHeader = request.header
         look_up = partial(self._store.earliest_time, header.topic, header.queueId)
-        return Reply(header=TimestampAnswerHeader(await self._store.patiently(look_up)))
+        return Reply(header=TimestampAnswerHeader(await self._store.with_cold_reads(look_up)))
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
         """Whether the queue's first message is still stored and recent, or the queue is empty."""

@@ -33,7 +33,7 @@ from rocketlet.remoting.command import request as command
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import joined
+from rocketlet.remoting.in_turns import collect_joined
 from rocketlet.remoting.protocol.header import from_ext
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.protocol.replication import (
@@ -226,7 +226,7 @@ class Replicas:
             await trio.lowlevel.checkpoint()
             news.lockTable = [(group, one.topic, one.brokerName, one.queueId, client) for group, one, client in entries]
         if seen.filters != tables.filters.version:
-            news.filterTable = msgspec.Raw(await joined(tables.filters.pieces()))
+            news.filterTable = msgspec.Raw(await collect_joined(tables.filters.pieces()))
         return news
 
     # ---- changes

@@ -16,7 +16,7 @@ from rocketlet.broker.clients import Clients
 from rocketlet.broker.handlers.acknowledged import acknowledged, refuse_on_slave
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.json_file import JsonFile
-from rocketlet.broker.popping.modes import RequestModes, shared_out
+from rocketlet.broker.popping.modes import RequestModes, allocate_queues
 from rocketlet.broker.topic_routes import TopicRoutes
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common import topic as names
@@ -93,7 +93,7 @@ class RequestModesAdmin:
             ]
         else:
             share = mode.popShareQueueNum if mode.mode == POP_MODE else 0
-            queues = shared_out(queues, clients, query.clientId, share)
+            queues = allocate_queues(queues, clients, query.clientId, share)
         return Reply(body=AssignmentsBody([Assignment(queue, mode.mode) for queue in queues]).to_json())
 
     async def set_mode(self, request: Request) -> Reply:

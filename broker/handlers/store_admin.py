@@ -26,7 +26,7 @@ from rocketlet.common import fastjson
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import TAG, Subscription
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import Turns, made
+from rocketlet.remoting.in_turns import Turns, collect
 from rocketlet.remoting.protocol.inspection import (
     ConsumeQueueBody,
     QueryConsumeQueueHeader,
@@ -82,13 +82,13 @@ class StoreAdmin:
             await turns.pause()
             end, last = store.queue_end(topic.name, queue_id), 0
             if end > 0:
-                last = max(await store.patiently(partial(store.store_time_at, topic.name, queue_id, end - 1)), 0)
+                last = max(await store.with_cold_reads(partial(store.store_time_at, topic.name, queue_id, end - 1)), 0)
             queue = MessageQueue(topic.name, self._identity.name, queue_id)
             table[queue] = TopicOffset(last, end, self._store.queue_begin(topic.name, queue_id))
-        return Reply(body=await made(TopicStatsTable(table).pieces()))
+        return Reply(body=await collect(TopicStatsTable(table).pieces()))
 
     async def consumer_offsets(self, request: Request) -> Reply:
-        return Reply(body=await made(self._offsets.pieces()))
+        return Reply(body=await collect(self._offsets.pieces()))
 
     async def queue_entries(self, request: Request) -> Reply:
         header: QueryConsumeQueueHeader = request.header
@@ -112,7 +112,7 @@ class StoreAdmin:
         turns = Turns()
         for offset in range(header.index, stop):
             await turns.pause()
-            entry = await self._store.patiently(partial(self._store.entry_at, queue, offset))
+            entry = await self._store.with_cold_reads(partial(self._store.entry_at, queue, offset))
             if entry is not None:
                 body.queueData.append(shown(entry, queue.ext, passes))
         return Reply(body=body.to_json())

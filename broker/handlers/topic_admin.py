@@ -28,7 +28,7 @@ from rocketlet.common import topic as names
 from rocketlet.common.topic_attributes import InvalidAttributes, changed_attributes
 from rocketlet.remoting.access import ANY_ACCOUNT
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import exhausted, made
+from rocketlet.remoting.in_turns import collect, run_all
 from rocketlet.remoting.protocol.configuration import (
     FILTER_TYPES,
     CreateTopicHeader,
@@ -85,9 +85,9 @@ class TopicAdmin:
         header: DeleteTopicHeader = request.header
         self._check_changeable(header.topic)
         self._topics.delete(header.topic)
-        await exhausted(self._tables.offsets.forgetting(topic=header.topic))
+        await run_all(self._tables.offsets.forgetting(topic=header.topic))
         self._tables.offsets_file.changed()
-        await exhausted(self._statistics.forgetting(topic=header.topic))
+        await run_all(self._statistics.forgetting(topic=header.topic))
         self._store.drop_topic(header.topic)
         self._tables.add_tombstone(TOPIC, header.topic, self._store.log.end)
         await self._store.remove_dropped()
@@ -96,7 +96,7 @@ class TopicAdmin:
         return Reply()
 
     async def all(self, request: Request) -> Reply:
-        return Reply(body=await made(self._topics.pieces()))
+        return Reply(body=await collect(self._topics.pieces()))
 
     def one(self, request: Request) -> Reply:
         header: GetTopicConfigHeader = request.header

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
-from rocketlet.broker.metrics.steps import STEP, patiently
+from rocketlet.broker.metrics.steps import STEP, with_cold_reads
 from rocketlet.broker.metrics.watched import Progress, Watched
 from rocketlet.common.topic import DLQ_PREFIX, is_retry_topic, is_system_group, is_system_topic
 from rocketlet.metrics.page import Page, Wait
@@ -122,7 +122,7 @@ def of_progress(watched: Watched, page: Page, progress: Progress) -> Iterator[Wa
         ready += max(queue.end - pulled, 0)
         if pulled < queue.end:
             look_up = partial(watched.lag.age, topic, queue.queue_id, pulled)
-            waiting = max(waiting, (yield from patiently(watched.store, look_up)))
+            waiting = max(waiting, (yield from with_cold_reads(watched.store, look_up)))
         if queue.queue_id % STEP == STEP - 1:
             yield None
     for name, help, value in (

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from rocketlet.broker.metrics import exporter_names, own_names, rocketmq5_names
-from rocketlet.broker.metrics.steps import STEP, patiently
+from rocketlet.broker.metrics.steps import STEP, with_cold_reads
 from rocketlet.broker.metrics.watched import Progress, Watched
 from rocketlet.metrics.page import Page, Wait
 
@@ -47,7 +47,7 @@ class BrokerSource:
                 queues = []
                 for queue_id in range(topic.read):
                     look_up = partial(watched.lag.of, group, topic.name, queue_id)
-                    queues.append((yield from patiently(watched.store, look_up)))
+                    queues.append((yield from with_cold_reads(watched.store, look_up)))
                     if len(queues) % STEP == 0:
                         yield None
                 progress = Progress(group, topic, queues)

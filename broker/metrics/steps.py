@@ -18,12 +18,12 @@ Result = TypeVar("Result")
 STEP: Final = 500  # queues
 
 
-def patiently(store: Lookup, look_up: Callable[[], Result]) -> Generator[Wait, None, Result]:
+def with_cold_reads(store: Lookup, look_up: Callable[[], Result]) -> Generator[Wait, None, Result]:
     """What a look-up finds, without reading a cold page on the loop."""
     try:
         return store.at_once(look_up)
     except NotInMemory:
-        yield partial(store.patiently, look_up)
+        yield partial(store.with_cold_reads, look_up)
         return look_up()
 
 

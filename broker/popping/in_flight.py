@@ -244,10 +244,10 @@ class InFlight:
         if place is None or place.block.due[place.at] == DONE:
             return False
         place.block.due[place.at] = DONE
-        self._now_done(place.block, 1)
+        self._mark_done(place.block, 1)
         return True
 
-    def _now_done(self, block: Block, count: int) -> None:
+    def _mark_done(self, block: Block, count: int) -> None:
         block.alive -= count
         self.count -= count
         if block.alive == 0:
@@ -279,7 +279,7 @@ class InFlight:
                 is_adjacent = block.offsets[place.at : end] == array("q", offsets)
             if is_adjacent and DONE not in block.due[place.at : end]:
                 block.due[place.at : end] = _ALL_DONE[:count] if count <= len(_ALL_DONE) else array("q", [DONE]) * count
-                self._now_done(block, count)
+                self._mark_done(block, count)
                 return offsets
         return [offset for offset in offsets if self.done(offset)]
 

@@ -69,7 +69,7 @@ def _read(body: Any) -> Iterator[RequestMode]:
 Queue = TypeVar("Queue")
 
 
-def shared_out(queues: Sequence[Queue], clients: Sequence[str], client: str, extra: int = 0) -> list[Queue]:
+def allocate_queues(queues: Sequence[Queue], clients: Sequence[str], client: str, extra: int = 0) -> list[Queue]:
     """The share of a client, in equal parts, and those of the `extra` clients after it; all if it is not a member yet.
 
     `clients` are sorted, so all brokers compute the same shares.

@@ -56,7 +56,7 @@ class ConsumeConcurrently(Consumption):
         while self._returning:
             await self._returned.park()
 
-    async def left(self, process_queue: ProcessQueue) -> None:
+    async def on_queue_left(self, process_queue: ProcessQueue) -> None:
         """Take in what was consumed of a queue that is dropped; what listeners still hold of it is not waited for."""
         self.collect()
 
@@ -106,7 +106,7 @@ class ConsumeConcurrently(Consumption):
         queue.finish(messages)
         if not queue.dropped:
             self._consumer.offsets.update(queue.queue, queue.committable())
-        self._consumer.progressed(queue)
+        self._consumer.on_progress(queue)
 
     def _hand_over(self, job: ConsumeJob, messages: list[ReceivedMessage], context: ConsumeContext) -> None:
         assert self._nursery is not None

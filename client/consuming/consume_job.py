@@ -56,9 +56,9 @@ class ConsumeJob:
             try:
                 answer = call(part, self.context)
             except BaseException as error:  # noqa: BLE001 - the user's code may raise anything, and even call sys.exit
-                self._raised(error, part)
+                self._on_error(error, part)
             else:
-                self._answered(answer, part)
+                self._on_answer(answer, part)
             part = self._next() if self.orderly else None
 
     async def run_in_task(self, call: Call, now: Callable[[], float]) -> None:
@@ -69,9 +69,9 @@ class ConsumeJob:
             try:
                 answer = await call(part, self.context)
             except Exception as error:  # noqa: BLE001 - see run
-                self._raised(error, part)
+                self._on_error(error, part)
             else:
-                self._answered(answer, part)
+                self._on_answer(answer, part)
             part = self._next() if self.orderly else None
 
     def _next(self) -> list[ReceivedMessage] | None:
@@ -84,21 +84,21 @@ class ConsumeJob:
             self.context = ConsumeContext(self.shown_queue, self.orderly)
         return self.messages[self.done : self.done + self.batch]
 
-    def _answered(self, answer: ListenerAnswer, some: list[ReceivedMessage]) -> None:
+    def _on_answer(self, answer: ListenerAnswer, messages: list[ReceivedMessage]) -> None:
         try:
             consumed = answer is None or note(answer, self.context)
         except InvalidUse as error:
-            self._raised(error, some)
+            self._on_error(error, messages)
             return
         if consumed:
             part = self.context.consumed
             if part is None or self.orderly:
-                self.done += len(some)
+                self.done += len(messages)
                 return
-            self.done += max(0, min(part, len(some)))
+            self.done += max(0, min(part, len(messages)))
         self.failed = self.done < len(self.messages)
 
-    def _raised(self, error: BaseException, messages: list[ReceivedMessage]) -> None:
+    def _on_error(self, error: BaseException, messages: list[ReceivedMessage]) -> None:
         log.exception(
             "the listener raised on %s at offset %d (message %s); it will be redelivered",
             self.shown_queue,

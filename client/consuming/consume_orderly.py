@@ -56,7 +56,7 @@ class ConsumeOrderly(Consumption):
         while self._active:
             await self._idle.park()
 
-    async def left(self, process_queue: ProcessQueue) -> None:
+    async def on_queue_left(self, process_queue: ProcessQueue) -> None:
         """Wait until nothing of this queue is being consumed. Requires: it is dropped."""
         while process_queue in self._active:
             await self._idle.park()
@@ -69,7 +69,7 @@ class ConsumeOrderly(Consumption):
                 if self._locking and not queue.is_locked(trio.current_time() * 1000):
                     await trio.sleep(0.1)  # the renewal gets the lock again, or the queue is dropped
                     continue
-                pause = await self._one_run(queue, shown_queue)
+                pause = await self._consume_run(queue, shown_queue)
                 if pause is not None and not queue.dropped:
                     await self._pause(queue, pause)
         finally:
@@ -82,7 +82,7 @@ class ConsumeOrderly(Consumption):
         while not queue.dropped and (remaining := deadline - trio.current_time()) > 0:
             await trio.sleep(min(remaining, 0.5))
 
-    async def _one_run(self, queue: ProcessQueue, shown_queue: MessageQueue) -> float | None:
+    async def _consume_run(self, queue: ProcessQueue, shown_queue: MessageQueue) -> float | None:
         """Consume what a worker takes at once; how long to pause after a failure, None where there was none."""
         messages = queue.take(_RUN)
         job = ConsumeJob(queue, messages, shown_queue, orderly=True, batch=self._batch)
@@ -109,7 +109,7 @@ class ConsumeOrderly(Consumption):
         queue.finish(messages)
         # Also for a queue that is dropped: whoever gets it next waits for our lock, and then reads this offset.
         self._consumer.offsets.update(queue.queue, queue.committable())
-        self._consumer.progressed(queue)
+        self._consumer.on_progress(queue)
 
     async def _may_try_again(self, messages: list[ReceivedMessage]) -> bool:
         """Count the try; False when all messages have reached their limit and have become dead letters."""

@@ -27,7 +27,7 @@ class Consuming(Protocol):
     offsets: OffsetStore
     statistics: ConsumerStatistics
 
-    def progressed(self, process_queue: ProcessQueue) -> None:
+    def on_progress(self, process_queue: ProcessQueue) -> None:
         """Messages have been consumed: there may be room for more."""
 
 

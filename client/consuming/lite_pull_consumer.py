@@ -68,7 +68,7 @@ class LitePullEngine(QueueHolder):
         if self._commits:
             nursery.start_soon(self._persist_forever, self.config.persist_interval)
 
-    async def _began(self) -> None:
+    async def _on_first_balance(self) -> None:
         if self._assigned is not None:
             await self._apply_assignment()
 
@@ -111,7 +111,7 @@ class LitePullEngine(QueueHolder):
         for queue in [queue for queue in self.rebalance.held if queue not in self._assigned]:
             process_queue = self.rebalance.held.pop(queue)
             process_queue.drop()
-            await self.given_up(process_queue)
+            await self.on_given_up(process_queue)
         for queue, seek_offset in self._assigned.items():
             if queue not in self.rebalance.held:
                 await self.session.reader_of(queue)
@@ -121,7 +121,7 @@ class LitePullEngine(QueueHolder):
     def _assign_at(self, queue: MessageQueue, offset: int) -> None:
         process_queue = self.rebalance.new_process_queue(queue, offset)
         self.rebalance.held[queue] = process_queue
-        self.taken(process_queue)
+        self.on_taken(process_queue)
 
     def filter_of(self, topic: str) -> Subscription | None:
         return super().filter_of(topic) or self._filters.get(topic)
@@ -172,7 +172,7 @@ class LitePullEngine(QueueHolder):
         while self.finished:
             batch, begin, end = self.finished.popleft()
             batch.process_queue.finish_part(batch, begin, end)
-            self.progressed(batch.process_queue)
+            self.on_progress(batch.process_queue)
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Store how far all queues are consumed, or the given offsets; waits for the broker's answer."""

@@ -94,7 +94,10 @@ class LocalOffsets:
 
     def __init__(self, directory: str, client_id: str, group: str) -> None:
         self._path = (
-            Path(directory or DEFAULT_DIRECTORY).expanduser() / _safe(client_id) / _safe(group) / "offsets.json"
+            Path(directory or DEFAULT_DIRECTORY).expanduser()
+            / _path_part(client_id)
+            / _path_part(group)
+            / "offsets.json"
         )
         self._noted: dict[MessageQueue, int] = {}
         self._written: dict[MessageQueue, int] = {}
@@ -148,6 +151,6 @@ class LocalOffsets:
         """Nothing: a local offset outlives the assignment."""
 
 
-def _safe(name: str) -> str:
+def _path_part(name: str) -> str:
     """A client id or group as one step of a path; ids hold an address with @ and #, which are left."""
     return "".join(sign if sign.isalnum() or sign in "-_.%@#|" else "_" for sign in name).strip(".") or "_"

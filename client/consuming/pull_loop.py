@@ -119,7 +119,7 @@ class PullLoop:
             try:
                 await self._pull()
             except (ClientError, RecordError) as error:
-                await self._wait_out(error)
+                await self._wait_after_error(error)
             if self._terms.interval:
                 await trio.sleep(self._terms.interval)
 
@@ -129,7 +129,7 @@ class PullLoop:
             log.debug("%s is not pulled: %s", self._queue.queue, reason)
         await self.room.wait(_LOOK_AGAIN)
 
-    async def _wait_out(self, error: ClientError | RecordError) -> None:
+    async def _wait_after_error(self, error: ClientError | RecordError) -> None:
         if isinstance(error, Refused) and error.code == ResponseCode.FLOW_CONTROL:
             await trio.sleep(_AFTER_FLOW_CONTROL)
             return
@@ -176,7 +176,7 @@ class PullLoop:
                 answer.nextBeginOffset,
             )
             self._puller.offset_moved(self._queue, answer.nextBeginOffset)
-        elif not chain.progressed:
+        elif not chain.on_progress:
             await self._slow_down(chain.asked_at)
         else:
             self._quick = 0
@@ -196,7 +196,7 @@ class _Chain:
         self, queue: ProcessQueue, puller: Puller, subscription: Subscription, place: tuple[str, int], line: Connection
     ) -> None:
         self.asked_at = 0.0
-        self.progressed = False
+        self.on_progress = False
         """Whether the last answer says to go on at another offset."""
         self._queue = queue
         self._puller = puller
@@ -232,11 +232,11 @@ class _Chain:
         self._queue.last_pull = 1000 * now
         self._timeout_scope.deadline = now + self._terms.timeout
         try:
-            self._opaque = self._line.call_soon(request(RequestCode.PULL_MESSAGE, self._header()), self._answered)
+            self._opaque = self._line.call_soon(request(RequestCode.PULL_MESSAGE, self._header()), self._on_answer)
         except RemotingError as error:
             raise self._translated(error) from error
 
-    def _answered(self, answer: Command | RemotingError) -> None:
+    def _on_answer(self, answer: Command | RemotingError) -> None:
         try:
             if self._take(answer):
                 self._ask()
@@ -255,11 +255,11 @@ class _Chain:
         self._last = code, header
         if queue.dropped or code == ResponseCode.PULL_OFFSET_MOVED:
             return False
-        self.progressed = header.nextBeginOffset != queue.pulled_to
+        self.on_progress = header.nextBeginOffset != queue.pulled_to
         records = body if code == ResponseCode.SUCCESS else b""
         self._puller.pulled(queue, records, self._subscription, header.nextBeginOffset)
         return (
-            self.progressed
+            self.on_progress
             and not self._terms.interval
             and self._puller.filter_of(wire.topic) is self._subscription
             and self._puller.session.routes.address(wire.broker_name, header.suggestWhichBrokerId) == self._place

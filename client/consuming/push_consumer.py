@@ -149,12 +149,12 @@ class PushEngine(QueueHolder):
 
     # ---- as the owner of queues (rebalance)
 
-    def taken(self, process_queue: ProcessQueue) -> None:
+    def on_taken(self, process_queue: ProcessQueue) -> None:
         self.offsets.update(process_queue.queue, process_queue.pulled_to)
-        super().taken(process_queue)
+        super().on_taken(process_queue)
 
     async def _finished(self, process_queue: ProcessQueue) -> None:
-        await self.consumption.left(process_queue)
+        await self.consumption.on_queue_left(process_queue)
 
     def collect(self) -> None:
         """Apply what has been consumed so far."""

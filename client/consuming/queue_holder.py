@@ -89,7 +89,7 @@ class QueueHolder(GroupMember):
             self._nursery = nursery
             await self._begin(nursery)
             self._running = True
-            await self._began()
+            await self._on_first_balance()
             task_status.started()
             await stop.wait()
             with trio.CancelScope(shield=True):
@@ -103,7 +103,7 @@ class QueueHolder(GroupMember):
         await self.introduce_to_brokers()
         await nursery.start(self.rebalance.run)
 
-    async def _began(self) -> None:
+    async def _on_first_balance(self) -> None:
         """The first queues are held."""
 
     async def _release_all(self) -> None:
@@ -176,7 +176,7 @@ class QueueHolder(GroupMember):
                     return await brokers.max_offset(address, queue)
                 return await brokers.offset_at(address, queue, self._timestamp)
 
-    def taken(self, process_queue: ProcessQueue) -> None:
+    def on_taken(self, process_queue: ProcessQueue) -> None:
         """Start pulling a queue."""
         assert self._nursery is not None
         loop = PullLoop(process_queue, self)
@@ -193,7 +193,7 @@ class QueueHolder(GroupMember):
         _, scope = self._loops.pop(process_queue)
         scope.cancel()
 
-    async def given_up(self, process_queue: ProcessQueue) -> None:
+    async def on_given_up(self, process_queue: ProcessQueue) -> None:
         """Stop pulling a queue, and commit it if another member continues from there."""
         self.stop_pulling(process_queue)
         await self._finished(process_queue)
@@ -239,7 +239,7 @@ class QueueHolder(GroupMember):
         """Continue at an offset that the broker has."""
         self.rebalance.restart(process_queue, offset)
 
-    def progressed(self, process_queue: ProcessQueue) -> None:
+    def on_progress(self, process_queue: ProcessQueue) -> None:
         """Messages have been consumed: there may be room for more."""
         loop = self._loops.get(process_queue)
         if loop is not None:

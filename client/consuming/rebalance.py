@@ -55,10 +55,10 @@ class QueueOwner(Protocol):
     async def start_offset(self, queue: MessageQueue) -> int:
         """Where to begin. Raises ClientError."""
 
-    def taken(self, process_queue: ProcessQueue) -> None:
+    def on_taken(self, process_queue: ProcessQueue) -> None:
         """Begin to pull."""
 
-    async def given_up(self, process_queue: ProcessQueue) -> None:
+    async def on_given_up(self, process_queue: ProcessQueue) -> None:
         """Stop pulling and commit; the queue is dropped already. With order: wait for what is being consumed."""
 
     async def members(self, topic: str) -> list[str] | None:
@@ -207,7 +207,7 @@ class Rebalance:
                 process_queue.locked, process_queue.last_lock = True, now
             self.held[queue] = process_queue
             log.info("%s consumes %s from offset %d", self._group, queue, offset)
-            self._owner.taken(process_queue)
+            self._owner.on_taken(process_queue)
 
     def new_process_queue(self, queue: MessageQueue, offset: int) -> ProcessQueue:
         """A process queue that counts in the totals of its topic and of all topics."""
@@ -228,7 +228,7 @@ class Rebalance:
 
     async def _release(self, process_queue: ProcessQueue) -> None:
         queue = process_queue.queue
-        await self._owner.given_up(process_queue)
+        await self._owner.on_given_up(process_queue)
         if self._locking:
             await self._unlock(queue)
         del self.held[queue]

@@ -87,11 +87,11 @@ class AsyncioBridge(Bridge):
         if not self._posted:
             self._posted = True
             try:
-                self._loop.call_soon_threadsafe(self._run_back)
+                self._loop.call_soon_threadsafe(self._run_posted)
             except RuntimeError as error:
                 log.info("the asyncio loop is closed, a result is dropped: %s", error)
 
-    def _run_back(self) -> None:
+    def _run_posted(self) -> None:
         self._posted = False
         back = self._back
         while back:

@@ -106,7 +106,7 @@ class Facade(Generic[EngineT]):
     ) -> None:
         self.config: Any = configured(kind, config, namesrv, settings, os.environ)
         self.group = group
-        self._made_at = _users_line()
+        self._made_at = _caller_line()
         self._world = world
         self._now: tuple[Bridge, EngineT] | None = None
 
@@ -159,7 +159,7 @@ def open_clients() -> list[tuple[str, str]]:
     )
 
 
-def _users_line() -> str:
+def _caller_line() -> str:
     """`path:line` of the call that led into this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):

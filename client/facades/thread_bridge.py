@@ -155,7 +155,7 @@ class ThreadPort:
         self._posted = False
         self._for_room: deque[LockType] = deque()
         self._pipeline.settled = self._settled
-        self._direct = DirectPath(engine.session, engine.config, thread.now, self._carry_on)
+        self._direct = DirectPath(engine.session, engine.config, thread.now, self._continue_send)
 
     # ---- in threads
 
@@ -168,9 +168,9 @@ class ThreadPort:
             self.submit(send)
         return send.wait()
 
-    def _carry_on(self, send: Send, answer: Command | RemotingError) -> None:
+    def _continue_send(self, send: Send, answer: Command | RemotingError) -> None:
         self._run.check()
-        self._thread.post(partial(self._pipeline.carry_on, send, answer))
+        self._thread.post(partial(self._pipeline.continue_send, send, answer))
 
     def submit(self, send: Send) -> None:
         self._handed.append(send)
@@ -191,7 +191,7 @@ class ThreadPort:
 
     def _is_full(self) -> bool:
         pipeline = self._pipeline
-        return len(pipeline.in_flight_sends) + len(self._handed) >= self._max_in_flight or pipeline.is_crowded
+        return len(pipeline.in_flight_sends) + len(self._handed) >= self._max_in_flight or pipeline.has_waiting_sends
 
     def close(self) -> None:
         """Accept no more sends; threads that wait for room see that."""
@@ -207,6 +207,6 @@ class ThreadPort:
 
     def _settled(self) -> None:
         room = self._max_in_flight - len(self._pipeline.in_flight_sends)
-        if self._for_room and room >= self._step and not self._pipeline.is_crowded:
+        if self._for_room and room >= self._step and not self._pipeline.has_waiting_sends:
             while self._for_room:
                 self._for_room.popleft().release()

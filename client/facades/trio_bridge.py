@@ -79,11 +79,11 @@ class TrioBridge(Bridge):
         return call
 
     async def wait_for(self, send: Send) -> None:
-        await _rescheduled_by(send.when_done, send.take_back)
+        await _sleep_until_woken_by(send.when_done, send.take_back)
 
     async def wait_for_message(self, buffer: MessageBuffer, seconds: float) -> bool:
         with trio.move_on_after(seconds):
-            await _rescheduled_by(buffer.wakers.append, buffer.wakers.remove)
+            await _sleep_until_woken_by(buffer.wakers.append, buffer.wakers.remove)
             return True
         return False
 
@@ -97,7 +97,7 @@ class TrioBridge(Bridge):
         return TaskWorkers(call, count, finished)
 
 
-async def _rescheduled_by(
+async def _sleep_until_woken_by(
     add: Callable[[Callable[[], object]], object], remove: Callable[[Callable[[], object]], object]
 ) -> None:
     """Sleep until a waker is called. One loop: nothing can have happened since the caller looked."""

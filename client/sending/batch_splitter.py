@@ -54,7 +54,7 @@ def split(messages: Iterable[Message], max_bytes: int = BATCH_SIZE) -> Iterator[
     size = 0
     for message in messages:
         needed = size_in_batch(message)
-        if batch and (size + needed > max_bytes or not _alike(batch[0], message)):
+        if batch and (size + needed > max_bytes or not _can_share_batch(batch[0], message)):
             yield batch
             batch, size = [], 0
         batch.append(message)
@@ -63,5 +63,5 @@ def split(messages: Iterable[Message], max_bytes: int = BATCH_SIZE) -> Iterator[
         yield batch
 
 
-def _alike(first: Message, other: Message) -> bool:
+def _can_share_batch(first: Message, other: Message) -> bool:
     return first.topic == other.topic and first.wait_store == other.wait_store

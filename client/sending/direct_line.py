@@ -107,16 +107,16 @@ class DirectPath:
         session: Session,
         config: ProducerConfig,
         now: Callable[[], float],
-        carry_on: Callable[[Send, Command | RemotingError], None],
+        continue_send: Callable[[Send, Command | RemotingError], None],
     ) -> None:
-        """`now` is the engine's clock; `carry_on` gives a try's end to the pipeline, from this thread."""
+        """`now` is the engine's clock; `continue_send` gives a try's end to the pipeline, from this thread."""
         self.usable = hasattr(socket, "MSG_DONTWAIT") and not (
             config.tls or config.access_key or config.latency_faults or config.header_type or config.linger
         )
         self._session = session
         self._config = config
         self._now = now
-        self._carry_on = carry_on
+        self._continue_send = continue_send
         self._alone = threading.Lock()
         self._lines: dict[str, DirectLine] = {}
 
@@ -152,7 +152,7 @@ class DirectPath:
             except BadAnswer:
                 pass  # the pipeline decides on it
         if result is None:
-            self._carry_on(send, answer)
+            self._continue_send(send, answer)
         else:
             send.settle(result, None)
         return True

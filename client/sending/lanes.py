@@ -84,13 +84,13 @@ class Lanes:
         lanes, self._held_lanes = self._held_lanes, None
         for lane in lanes or ():
             if lane.waiting and not lane.calls:
-                self._go_after_linger(lane)
+                self._send_after_linger(lane)
 
     def leave(self, send: Send, address: str) -> None:
         """Send it to its queue, at this address: at once, with others, or when there is a connection."""
         line = self._lines.get(address)
         if line is not None and not line.closed:
-            self._join(send, address, line)
+            self._add_to_lane(send, address, line)
             return
         parked = self._for_line.get(address)
         if parked is None:
@@ -112,24 +112,24 @@ class Lanes:
             if send.done:
                 continue
             if line is not None:
-                self._join(send, address, line)
+                self._add_to_lane(send, address, line)
             else:
                 assert error is not None
                 self._never_sent(send, error)
 
     # ---- the lane of a queue
 
-    def _join(self, send: Send, address: str, line: Connection) -> None:
+    def _add_to_lane(self, send: Send, address: str, line: Connection) -> None:
         lane = self._lanes.get(send.queue) or self._new_lane(send.queue)
         lane.address = address
         if send.alone:
             if lane.waiting:
-                self._go(lane, line)  # a send does not overtake those before it
+                self._send_lane(lane, line)  # a send does not overtake those before it
             self._send_call(lane, line, [send])
             return
         size = len(send.body) + len(send.text) + _ITEM
         if lane.waiting and lane.size + size > MOST_BYTES:
-            self._go(lane, line)
+            self._send_lane(lane, line)
         if self._linger and not lane.waiting:
             lane.due = trio.current_time() + self._linger
             self._lingering.append(lane)
@@ -139,7 +139,7 @@ class Lanes:
         lane.size += size
         if not lane.calls and not self._linger:
             if self._held_lanes is None:
-                self._go(lane, line)
+                self._send_lane(lane, line)
             elif len(lane.waiting) == 1:
                 self._held_lanes.append(lane)
 
@@ -153,12 +153,12 @@ class Lanes:
         """A request of this lane has ended; those that waited for it go."""
         lane.calls -= 1
         if lane.waiting and not lane.calls and not (self._linger and trio.current_time() < lane.due):
-            self._go_after_linger(lane)
+            self._send_after_linger(lane)
 
-    def _go_after_linger(self, lane: Lane) -> None:
+    def _send_after_linger(self, lane: Lane) -> None:
         line = self._lines.get(lane.address)
         if line is not None and not line.closed:
-            self._go(lane, line)
+            self._send_lane(lane, line)
         else:
             for send in lane.take():
                 self.leave(send, lane.address)
@@ -170,13 +170,13 @@ class Lanes:
                 lane = self._lingering.popleft()
                 await trio.sleep_until(lane.due)
                 if lane.waiting and not lane.calls and lane.due <= trio.current_time():
-                    self._go_after_linger(lane)
+                    self._send_after_linger(lane)
             self._first_lingers = trio.Event()
             await self._first_lingers.wait()
 
     # ---- requests
 
-    def _go(self, lane: Lane, line: Connection) -> None:
+    def _send_lane(self, lane: Lane, line: Connection) -> None:
         sends = lane.take()
         if sends:
             self._send_call(lane, line, sends)

@@ -157,7 +157,7 @@ class Preparer:
             or topic.startswith(_NEVER_IN_BATCHES_TO)
         )
         if queue is not None or selector is not None or message.sharding_key is not None:
-            self._aim(send, message, queue, selector, argument)
+            self._set_destination(send, message, queue, selector, argument)
         return send
 
     def prepare_batch(
@@ -255,7 +255,7 @@ class Preparer:
             send.body = packed
             send.sys_flag |= flags.COMPRESSED
 
-    def _aim(
+    def _set_destination(
         self, send: Send, message: Message, queue: MessageQueue | None, selector: Selector | None, argument: Any
     ) -> None:
         if queue is not None:

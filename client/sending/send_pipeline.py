@@ -90,7 +90,7 @@ class SendPipeline:
         self._closed: ClientError | None = None
 
     @property
-    def is_crowded(self) -> bool:
+    def has_waiting_sends(self) -> bool:
         """Whether some sends wait for others to make room."""
         return bool(self._submitted)
 
@@ -133,7 +133,7 @@ class SendPipeline:
             await finished.wait()
         return send.outcome()
 
-    def carry_on(self, send: Send, answer: Command | RemotingError) -> None:
+    def continue_send(self, send: Send, answer: Command | RemotingError) -> None:
         """Take over a send whose first try was made elsewhere and ended with this answer."""
         if self._closed is not None:
             send.settle(None, self._closed)

@@ -123,21 +123,21 @@ class Session:
 
     async def call(self, address: str, command: Command, timeout: float) -> Command:
         """Send a request to an address and wait for the answer. Raises RemotingError."""
-        return await self._opened_pool().call(address, command, timeout)
+        return await self._running_pool().call(address, command, timeout)
 
     async def oneway(self, address: str, command: Command) -> None:
         """Send a one-way request to an address. Raises RemotingError."""
-        await self._opened_pool().oneway(address, command)
+        await self._running_pool().oneway(address, command)
 
     async def connection(self, address: str) -> Connection:
         """The connection to an address, opened if there is none. Raises RemotingError."""
-        return await self._opened_pool().connection(address)
+        return await self._running_pool().connection(address)
 
     def unanswered(self, connection: Connection, sent: float) -> None:
         """A call on this connection has run out of its time."""
-        self._opened_pool().unanswered(connection, sent)
+        self._running_pool().unanswered(connection, sent)
 
-    def _opened_pool(self) -> ConnectionPool:
+    def _running_pool(self) -> ConnectionPool:
         if self._pool is None:
             raise ClientClosed("the client is not running", advice="start it, or use it in a with block")
         return self._pool

@@ -118,7 +118,7 @@ async def export(view: View) -> Response:
             async for line in out:
                 yield line
 
-    view.console.jobs.beside(read)
+    view.console.jobs.start_in_background(read)
 
     response = StreamingResponse(lines(), media_type="application/x-ndjson")
     safe = "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in dlq_topic(name))

@@ -30,7 +30,7 @@ from rocketlet.namesrv.run_time_settings import RunTimeSettings
 from rocketlet.remoting.access import ANYONE
 from rocketlet.remoting.command import V4_9_4
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import counted, made
+from rocketlet.remoting.in_turns import collect, run_and_count
 from rocketlet.remoting.protocol import routing
 from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG
 from rocketlet.remoting.protocol.routing import (
@@ -187,14 +187,14 @@ class RouteHandlers:
         if len(topics) <= MOST_SORTED:
             topics.sort()
         parts = ([topic for topic in part if is_listed(topic)] for part in in_pieces(topics))
-        return Reply(body=await made(TopicList.pieces(parts)))
+        return Reply(body=await collect(TopicList.pieces(parts)))
 
     # ---- operators' changes
 
     async def wipe_write_permission(self, request: Request) -> Reply:
         """205."""
         header: WritePermHeader = request.header
-        count = await counted(self._table.wipe_write_permission(header.brokerName))
+        count = await run_and_count(self._table.wipe_write_permission(header.brokerName))
         log.info(
             "%s: write permission of broker %s wiped, %d topics", request.connection.peer, header.brokerName, count
         )
@@ -203,7 +203,7 @@ class RouteHandlers:
     async def add_write_permission(self, request: Request) -> Reply:
         """327."""
         header: WritePermHeader = request.header
-        count = await counted(self._table.add_write_permission(header.brokerName))
+        count = await run_and_count(self._table.add_write_permission(header.brokerName))
         log.info(
             "%s: write permission of broker %s added, %d topics", request.connection.peer, header.brokerName, count
         )

@@ -16,7 +16,7 @@ from rocketlet.broker.json_file import JsonFile
 from rocketlet.common import fastjson, json_pieces
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting import in_turns as module
-from rocketlet.remoting.in_turns import in_turns, written
+from rocketlet.remoting.in_turns import encode_in_turns, in_turns
 from rocketlet.remoting.protocol.inspection import ProducerInfo, ProducerTableInfo, TopicOffset
 from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData
 from rocketlet.remoting.protocol.queue import object_map
@@ -160,7 +160,7 @@ async def test_a_map_written_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(json_pieces, "PIECE", 3)
     for size in (0, 1, 3, 10):
         whole = {MessageQueue("T", "b", number): TopicOffset(number, 2, 1) for number in range(size)}
-        found = await written(whole)
+        found = await encode_in_turns(whole)
         assert found == whole
         assert bytes(object_map(found)) == bytes(object_map(whole))
 

@@ -306,4 +306,4 @@ class Overlaid:
 )
 def test_a_registered_address_is_already_listening(flags: dict[str, str], bound: str, vain: bool) -> None:
     config = reachable(load(BrokerConfig, flags=flags))[BrokerConfig]
-    assert (config.bind_address, config.advertises_in_vain) == (bound, vain)
+    assert (config.bind_address, config.advertises_unreachable_address) == (bound, vain)

@@ -45,10 +45,10 @@ def test_a_copy_stands_for_its_original() -> None:
 
 def test_learning_a_queue_with_copies() -> None:
     states = TransactionStates(3, 0)
-    states.found(3, b"k")
-    states.found(4, b"other")
-    states.found_copy(Place(5, 500), b"k")
-    states.learned()
+    states.learn(3, b"k")
+    states.learn(4, b"other")
+    states.learn_copy(Place(5, 500), b"k")
+    states.finish_learning()
     assert states.is_over(3)
     assert not states.is_over(5)
     assert states.copy_of(b"k") == Place(5, 500)

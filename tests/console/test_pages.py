@@ -38,7 +38,7 @@ async def console(cluster: Cluster, **chosen: Any) -> AsyncIterator[Browser]:
     config = ConsoleConfig(namesrv=cluster.namesrv, **chosen)
     async with console_app.connected(config, cluster.network) as calls, trio.open_nursery() as nursery:
         world = cluster.world()
-        yield Browser(console_app.made(config, calls, nursery, world.clock, world))
+        yield Browser(console_app.create_app(config, calls, nursery, world.clock, world))
         nursery.cancel_scope.cancel()
 
 
@@ -458,7 +458,7 @@ async def test_a_slave_is_promoted_to_master(autojump_clock: trio.testing.MockCl
         await them.caught_up()
         config = ConsoleConfig(namesrv=NAMESRV)
         async with console_app.connected(config, them.network) as calls, trio.open_nursery() as nursery:
-            browser = Browser(console_app.made(config, calls, nursery, them.clock))
+            browser = Browser(console_app.create_app(config, calls, nursery, them.clock))
             master = await browser.get("/cluster/broker-a/0")
             assert "1 slaves in sync" in master.text
             slave = await browser.get("/cluster/broker-a/1")
@@ -529,7 +529,7 @@ async def test_electing_replicas_are_shown_and_switched(
         assert (await first.send("T", b"hi")).code == 0
         config = ConsoleConfig(namesrv=NAMESRV)
         async with console_app.connected(config, them.network) as calls, trio.open_nursery() as nursery:
-            browser = Browser(console_app.made(config, calls, nursery, them.clock))
+            browser = Browser(console_app.create_app(config, calls, nursery, them.clock))
             page = await browser.get("/cluster/broker-a/0")
             assert "State leading" in page.text
             assert "Have another replica lead" in page.text

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("markupsafe", reason="the extra console is not installed")
 
 from rocketlet.console.bodies import SHOWN, shown
-from rocketlet.console.charts import Line, chart, nice, thinned
+from rocketlet.console.charts import Line, chart, round_limit, thinned
 from rocketlet.console.history import MOST_SERIES, History
 from rocketlet.console.texts import CHINESE
 from rocketlet.console.visitors import MOST_GUESSES, Role, Visitors
@@ -61,7 +61,7 @@ def test_thinning_loses_no_peak(values: list[float]) -> None:
 
 @given(st.floats(1e-6, 1e15))
 def test_an_axis_ends_at_a_round_number_above_the_highest_value(value: float) -> None:
-    assert value <= nice(value) <= value * 10
+    assert value <= round_limit(value) <= value * 10
 
 
 def test_names_in_a_chart_are_text() -> None:

@@ -23,11 +23,11 @@ def test_connections_are_counted_in_total_and_by_address() -> None:
     assert peers.connected("a") == "maxConnectionsByAddress=2"
     assert peers.connected("b") is None
     assert peers.connected("c") == "maxConnections=3"
-    peers.gone("a")
+    peers.disconnected("a")
     assert peers.connected("c") is None
     assert dict(peers.refused) == {"maxConnectionsByAddress": 1, "maxConnections": 1}
     for host in ("a", "b", "c"):
-        peers.gone(host)
+        peers.disconnected(host)
     assert repr(peers) == "<Peers 0 connections from 0 addresses>", "nothing is left of who has gone"
 
 

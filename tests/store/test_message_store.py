@@ -270,7 +270,7 @@ class TestReading:
         ]
         at_once = [look_up() for look_up in look_ups]
         disk.cold = True
-        assert [await store.patiently(look_up) for look_up in look_ups] == at_once
+        assert [await store.with_cold_reads(look_up) for look_up in look_ups] == at_once
         assert [look_up() for look_up in look_ups] == at_once  # one that may wait still does
 
     async def test_a_filter_reads_old_records_off_the_loop(self) -> None:

@@ -210,11 +210,11 @@ async def stats_all(calls: Admin, active: bool, topic: str | None) -> Result:
     for name in [topic] if topic else await calls.topics():
         if is_of_a_group(name) and not topic:
             continue
-        put_stats = await _counted(calls, name, "TOPIC_PUT_NUMS", name)
+        put_stats = await _total_stats(calls, name, "TOPIC_PUT_NUMS", name)
         groups = await calls.groups_of(name)
         base = {"topic": name, "inTps": put_stats.statsMinute.tps, "inDay": _of_the_day(put_stats)}
         for group in groups:
-            went = await _counted(calls, name, "GROUP_GET_NUMS", f"{name}@{group}")
+            went = await _total_stats(calls, name, "GROUP_GET_NUMS", f"{name}@{group}")
             row = {"group": group, "diff": await _lag_in(calls, group, name), "outTps": went.statsMinute.tps}
             rows.append(base | row | {"outDay": _of_the_day(went)})
         if not groups:
@@ -233,7 +233,7 @@ async def stats_all(calls: Admin, active: bool, topic: str | None) -> Result:
     return Table(heads, rows)
 
 
-async def _counted(calls: Admin, topic: str, name: str, key: str) -> BrokerStatsData:
+async def _total_stats(calls: Admin, topic: str, name: str, key: str) -> BrokerStatsData:
     """A counter over all brokers of a topic; zero where there is none yet."""
     joined = BrokerStatsData()
     for address in (await calls.masters_of(topic)).values():

@@ -42,16 +42,16 @@ async def get_broker_config(calls: Admin, broker: str | None, cluster: str | Non
     """Show the settings of brokers."""
     one_of(broker, cluster)
     addresses = (await brokers_chosen(calls, broker, cluster)).values()
-    return await _listed(calls, list(addresses), RequestCode.GET_BROKER_CONFIG)
+    return await _settings_table(calls, list(addresses), RequestCode.GET_BROKER_CONFIG)
 
 
 @command("getNamesrvConfig")
 async def get_namesrv_config(calls: Admin) -> Result:
     """Show the settings of name servers."""
-    return await _listed(calls, list(calls.namesrvs), RequestCode.GET_NAMESRV_CONFIG)
+    return await _settings_table(calls, list(calls.namesrvs), RequestCode.GET_NAMESRV_CONFIG)
 
 
-async def _listed(calls: Admin, addresses: list[str], code: RequestCode) -> Said:
+async def _settings_table(calls: Admin, addresses: list[str], code: RequestCode) -> Said:
     lines, rows = [], []
     for address in addresses:
         settings = await settings_of(calls, address, code)
