@@ -40,7 +40,7 @@ from rocketlet.access.accounts import (
     DENY,
     KEY_LENGTH,
     LONGEST_KEY,
-    MOST_PERMISSIONS,
+    MAX_PERMISSIONS,
     PERMISSIONS,
     Account,
     Rules,
@@ -53,7 +53,7 @@ from rocketlet.remoting.protocol.configuration import DataVersion
 from rocketlet.remoting.signing import Secret
 
 LARGEST_FILE = 4 << 20
-MOST_ACCOUNTS = 10_000
+MAX_ACCOUNTS = 10_000
 GLOBAL, ACCOUNTS, VERSION = "globalWhiteRemoteAddresses", "accounts", "dataVersion"
 _ACCOUNT_KEYS = (
     "accessKey",
@@ -137,8 +137,8 @@ class _Reader:
     def file(self, text: bytes) -> AccountFile:
         fields = self.fields(self.root(text), (GLOBAL, ACCOUNTS, VERSION))
         accounts = tuple(self._account(node) for node in self.items(fields.get(ACCOUNTS)))
-        if len(accounts) > MOST_ACCOUNTS:
-            raise FileError(f"{self._name}: {len(accounts)} accounts; at most {MOST_ACCOUNTS} are allowed")
+        if len(accounts) > MAX_ACCOUNTS:
+            raise FileError(f"{self._name}: {len(accounts)} accounts; at most {MAX_ACCOUNTS} are allowed")
         return AccountFile(
             self._name,
             accounts,
@@ -249,8 +249,8 @@ class _Reader:
             if not equals or not name.strip() or "=" in permission:
                 raise self._error(item, f"a permission is written {resource.value}=PUB|SUB")
             permissions[resource_key(resource, name.strip())] = self._permission_of(permission.strip(), item)
-            if len(permissions) > MOST_PERMISSIONS:
-                raise self._error(item, f"more than {MOST_PERMISSIONS} permissions of one account")
+            if len(permissions) > MAX_PERMISSIONS:
+                raise self._error(item, f"more than {MAX_PERMISSIONS} permissions of one account")
         return permissions
 
     def _addresses(self, node: Node) -> Addresses:

@@ -39,7 +39,7 @@ PERMISSIONS: Mapping[str, int] = MappingProxyType(
 
 KEY_LENGTH = 7  # of account names and secrets, at least
 LONGEST_KEY = 255
-MOST_PERMISSIONS = 10_000  # of one account
+MAX_PERMISSIONS = 10_000  # of one account
 _REMEMBERED_HOSTS = 10_000
 
 _HIDDEN = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TOPIC})

@@ -17,7 +17,7 @@ from rocketlet.common import platform_files
 DEFAULT_FILE = "plain_acl.yml"
 TOOLS_FILE = "tools.yml"
 MORE_FILES = "acl"
-MOST_FILES = 1_000
+MAX_FILES = 1_000
 _SUFFIXES = (".yml", ".yaml")
 _DEEPEST = 8  # folders below acl/
 
@@ -53,8 +53,8 @@ class RealFolder:
 
     def state(self) -> State:
         paths = sorted(_files_below(self._path / MORE_FILES, _DEEPEST))
-        if len(paths) > MOST_FILES:
-            raise OSError(f"{self._path / MORE_FILES} holds {len(paths)} files; at most {MOST_FILES} are allowed")
+        if len(paths) > MAX_FILES:
+            raise OSError(f"{self._path / MORE_FILES} holds {len(paths)} files; at most {MAX_FILES} are allowed")
         states = []
         for path in [*paths, self.default_path]:
             try:

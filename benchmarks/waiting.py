@@ -33,7 +33,7 @@ LATE_TOPIC = "Late"
 IN_FLIGHT = 64
 BATCH = 100
 LOADERS = 2
-MOST_OF_LOAD = 512  # in flight from one producer
+MAX_OF_LOAD = 512  # in flight from one producer
 PROPERTIES = "UNIQ_KEY\x017F000001ABCD18B4AAC2%012X\2WAIT\1true"
 
 
@@ -148,7 +148,7 @@ def _keep_sending(port: int, rate: float, seconds: float) -> None:
     with connect(port) as connection:
         began, sent, answered, rest = time.perf_counter(), 0, 0, b""
         while (now := time.perf_counter() - began) < seconds:
-            due = min(int(now * rate), answered + MOST_OF_LOAD) - sent
+            due = min(int(now * rate), answered + MAX_OF_LOAD) - sent
             if due > 0:
                 connection.sendall(frame * due)
                 sent += due

@@ -35,7 +35,7 @@ EXPIRY_MS = 120_000
 MAX_GROUPS_OF_CONNECTION = 500
 MAX_SIZE = 64 << 20
 # Members of a group whose subscriptions are compared, and how many different ones.
-MOST_COMPARED, MOST_KINDS = 100, 8
+MAX_COMPARED, MAX_KINDS = 100, 8
 BROADCASTING, CLUSTERING = "BROADCASTING", "CLUSTERING"
 
 
@@ -113,11 +113,11 @@ class ConsumerGroup:
         if len(self.kinds) < 2:
             return []
         latest: dict[str, Member] = {}
-        for member in islice(reversed(self.members.values()), MOST_COMPARED):
+        for member in islice(reversed(self.members.values()), MAX_COMPARED):
             latest.setdefault(member.client_id, member)
         kinds: dict[int, tuple[Mapping[str, str], list[str]]] = {}
         for member in latest.values():
-            if member.kind in kinds or len(kinds) < MOST_KINDS:
+            if member.kind in kinds or len(kinds) < MAX_KINDS:
                 kinds.setdefault(member.kind, (member.subscribed, []))[1].append(member.client_id)
         if len(kinds) < 2:
             return []

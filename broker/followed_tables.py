@@ -56,7 +56,7 @@ from rocketlet.store.message_store import MessageStore
 log = logging.getLogger("rocketlet.broker.followed_tables")
 
 EVERY_SECONDS = 10.0  # RocketMQ's pause between two rounds
-LEAST_PAUSE = 0.2  # between two requests for changes: consumers' commits never end
+MIN_PAUSE = 0.2  # between two requests for changes: consumers' commits never end
 HOLD_MS = 5000
 CALL_SECONDS = 10.0
 OFFSETS_AT_ONCE = 5000
@@ -149,7 +149,7 @@ class FollowedTables:
         await self._take(address, updates)
         self.master_end, self.asked_at = updates.logEnd, trio.current_time()
         self.master_is_sync = updates.syncMaster
-        return 0.0 if updates.more else LEAST_PAUSE
+        return 0.0 if updates.more else MIN_PAUSE
 
     # ---- a master of ours
 

@@ -26,7 +26,7 @@ from rocketlet.store.message_store import MessageStore
 log = logging.getLogger("rocketlet.broker.offset_moved")
 
 MINUTE_MS = 60_000
-MOST_A_MINUTE = 600
+MAX_PER_MINUTE = 600
 
 
 class OffsetMovedEvents:
@@ -47,7 +47,7 @@ class OffsetMovedEvents:
             self._minute = now // MINUTE_MS
             self._announced.clear()
         key = (group, topic, queue_id)
-        if topic == OFFSET_MOVED_EVENT or key in self._announced or len(self._announced) >= MOST_A_MINUTE:
+        if topic == OFFSET_MOVED_EVENT or key in self._announced or len(self._announced) >= MAX_PER_MINUTE:
             return
         self._announced.add(key)
         event = OffsetMovedEvent(group, WireQueue(self._identity.name, queue_id, topic), following, requested)

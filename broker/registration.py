@@ -49,9 +49,9 @@ log = logging.getLogger("rocketlet.broker.registration")
 QUERY_SECONDS = 3.0
 UNREGISTER_SECONDS = 3.0
 # A change is registered at once, but a storm of them at most this often.
-LEAST_PAUSE = 0.05
+MIN_PAUSE = 0.05
 # How long the first answer for a topic created by a send waits for the name servers; an absent one must not block it.
-MOST_WAIT = 1.0
+MAX_WAIT = 1.0
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class Registration:
 
     async def wait_registered_briefly(self) -> None:
         """The same, for a moment at most."""
-        with trio.move_on_after(MOST_WAIT):
+        with trio.move_on_after(MAX_WAIT):
             await self.wait_registered()
 
     def places(self) -> Iterator[tuple[str, bool]]:
@@ -131,8 +131,8 @@ class Registration:
                 pause = min(next(pauses), pause)
             else:
                 pauses = retry_pauses(pause)
-            await trio.sleep(LEAST_PAUSE)
-            with trio.move_on_after(pause - LEAST_PAUSE):
+            await trio.sleep(MIN_PAUSE)
+            with trio.move_on_after(pause - MIN_PAUSE):
                 while self._changes <= place.tried:
                     await self._changed.park()
 

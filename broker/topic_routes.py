@@ -24,7 +24,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 log = logging.getLogger("rocketlet.broker.topic_routes")
 
 REMEMBERED_SECONDS = 5.0
-MOST_REMEMBERED = 1_000
+MAX_REMEMBERED = 1_000
 ASK_SECONDS = 1.0
 
 
@@ -47,7 +47,7 @@ class TopicRoutes:
         if queues is None:
             own = self._topics.get(topic)
             return [WireQueue(self._identity.name, queue, topic) for queue in range(own.read if own else 0)]
-        if len(self._cached) >= MOST_REMEMBERED:
+        if len(self._cached) >= MAX_REMEMBERED:
             self._cached.clear()
         self._cached[topic] = (trio.current_time(), queues)
         return queues

@@ -263,7 +263,7 @@ _LEAST = {
     **dict.fromkeys(("suspend", "poll_timeout", "pull_interval", "shutdown_timeout", "linger"), 0),
 }
 _MOST = {"header_type": 2, "compress_level": 9, "threads": 10_000, "default_topic_queues": 65_536}
-_MOST_SECONDS = 1e9
+_MAX_SECONDS = 1e9
 
 
 def _check(name: str, value: Any, default: Any) -> None:
@@ -273,7 +273,7 @@ def _check(name: str, value: Any, default: Any) -> None:
             return
         default = _MAY_BE_NONE[name]
     if isinstance(default, float):
-        fits = type(value) in (int, float) and (value > 0 or value == _LEAST.get(name)) and value < _MOST_SECONDS
+        fits = type(value) in (int, float) and (value > 0 or value == _LEAST.get(name)) and value < _MAX_SECONDS
     elif type(default) is int:
         fits = type(value) is int and _LEAST.get(name, 1) <= value <= _MOST.get(name, 1 << 62)
     elif name == "namesrv":

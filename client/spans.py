@@ -30,7 +30,7 @@ from rocketlet.client.sending.send_result import TransactionState
 from rocketlet.common.message import ReceivedMessage
 
 _NOTE = "opentelemetry"
-_MOST_HALVES = 10_000
+_MAX_HALVES = 10_000
 _SYSTEM = {"messaging.system": "rocketmq"}
 _OUTCOMES = {
     TransactionState.COMMIT: "commit",
@@ -85,7 +85,7 @@ class OpenTelemetry:
             span.set_attribute("rocketlet.send.status", result.status.name)
             if context.is_half:
                 self._halves[context.message_id] = trace.Link(span.get_span_context())
-                while len(self._halves) > _MOST_HALVES:
+                while len(self._halves) > _MAX_HALVES:
                     self._halves.popitem(last=False)
         span.end()
 

@@ -37,9 +37,9 @@ log = logging.getLogger("rocketlet.client.trace")
 
 _EVERY = 1.0
 _AT_ONCE = 100  # records a trace message holds
-_MOST_BYTES = 128_000  # of records in one; Java: maxMsgSize of its trace producer
-_MOST_KEYS = 24_000  # characters of keys in one, for properties have 32,767 bytes
-_MOST_WAITING = 10_000
+_MAX_BYTES = 128_000  # of records in one; Java: maxMsgSize of its trace producer
+_MAX_KEYS = 24_000  # characters of keys in one, for properties have 32,767 bytes
+_MAX_WAITING = 10_000
 _DEFAULT_REGION = "DefaultRegion"
 _NORMAL, _HALF, _COMMIT, _DELAYED = range(4)  # Java: MessageType
 _SUCCESS, _TIME_OUT, _EXCEPTION, _NULL, _FAILED = range(5)  # Java: ConsumeReturnType; no listener of ours returns null
@@ -88,13 +88,13 @@ class Tracer:
         while self._waiting and len(records) < _AT_ONCE:
             record_size, more_keys = _sizes(self._waiting[0])
             size, keys = size + record_size, keys + more_keys
-            if size > _MOST_BYTES or keys > _MOST_KEYS:
+            if size > _MAX_BYTES or keys > _MAX_KEYS:
                 break
             records.append(self._waiting.popleft())
         return records
 
     def _add(self, fields: list[object], keys: tuple[str, ...]) -> None:
-        if len(self._waiting) < _MOST_WAITING:
+        if len(self._waiting) < _MAX_WAITING:
             self._waiting.append(("\x01".join(map(str, fields)) + "\x02", keys))
 
     # ---- sending
@@ -217,7 +217,7 @@ def _fitting(keys: Iterable[str]) -> list[str]:
     result, size = [], 0
     for key in keys:
         size += len(key.encode()) + 1
-        if size > _MOST_KEYS:
+        if size > _MAX_KEYS:
             break
         result.append(key)
     return result

@@ -16,7 +16,7 @@ from rocketlet.common.message import Message, MessageQueue
 MAX_MESSAGE_SIZE = 4 << 20  # RocketMQ's maxMessageSize, of client and broker
 
 _checked_topics: set[str] = set()  # legal names met before: one set look-up instead of a pattern on each send
-_MOST_CHECKED = 10_000
+_MAX_CHECKED = 10_000
 
 
 def check_topic(topic: str) -> None:
@@ -31,7 +31,7 @@ def check_topic(topic: str) -> None:
         raise InvalidMessage(
             "clients may not send to this system topic", topic=topic, advice="send to a topic of yours"
         )
-    if len(_checked_topics) < _MOST_CHECKED:
+    if len(_checked_topics) < _MAX_CHECKED:
         _checked_topics.add(topic)
 
 

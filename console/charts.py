@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 640, 180
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 10, 22
-_MOST_POINTS = 320
+_MAX_POINTS = 320
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def chart(lines: Sequence[Line], title: str, empty: str, clock: Sequence[tuple[f
 
 def thinned(times: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
     """As many points as are visible; the highest of those that coincide, so that no peak is lost."""
-    step = max(1, -(-len(times) // _MOST_POINTS))
+    step = max(1, -(-len(times) // _MAX_POINTS))
     points = []
     for begin in range(0, len(times), step):
         highest = max(range(begin, min(begin + step, len(times))), key=values.__getitem__)

@@ -43,7 +43,7 @@ from rocketlet.tools.admin.calls import MASTER, Admin
 
 FRESH_SECONDS = 3.0
 AT_ONCE = 32
-MOST_KEPT = 1000
+MAX_KEPT = 1000
 KINDS = ("normal", "retry", "dlq", "system")
 
 Item = TypeVar("Item")
@@ -165,7 +165,7 @@ class Kept:
         self._asking: dict[object, trio.Lock] = {}
 
     async def get(self, key: object, ask: Callable[[], Awaitable[Found]]) -> Found:
-        if len(self._values) >= MOST_KEPT:
+        if len(self._values) >= MAX_KEPT:
             self._drop_old()
         lock = self._asking.setdefault(key, trio.Lock())
         async with lock:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 
 DAY_SECONDS = 86_400
-MOST_SERIES = 400
+MAX_SERIES = 400
 _MISSING = float("nan")
 
 
@@ -39,7 +39,7 @@ class History:
 
     def _has_room(self, values: Mapping[str, float]) -> bool:
         """Whether a series can be added: one that is no longer reported makes room for it."""
-        if len(self._series) < MOST_SERIES:
+        if len(self._series) < MAX_SERIES:
             return True
         silent = next(
             (name for name, samples in self._series.items() if name not in values and samples[-1] != samples[-1]), ""

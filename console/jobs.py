@@ -18,8 +18,8 @@ from rocketlet.common.errors import RocketletError, leaves
 
 log = logging.getLogger("rocketlet.console.jobs")
 
-MOST_RUNNING = 8
-MOST_KEPT = 50
+MAX_RUNNING = 8
+MAX_KEPT = 50
 
 
 @dataclass(slots=True)
@@ -54,9 +54,9 @@ class Jobs:
 
     def begin(self, about: str, link: str, work: Callable[[Job], Awaitable[str]], ended: Callable[[Job], None]) -> Job:
         """`work` returns the outcome; `ended` is always called at its end. Raises TooManyJobs."""
-        if sum(job.runs for job in self._jobs.values()) >= MOST_RUNNING:
-            raise TooManyJobs(f"{MOST_RUNNING} jobs run already; wait for one of them, or stop it")
-        while len(self._jobs) >= MOST_KEPT:
+        if sum(job.runs for job in self._jobs.values()) >= MAX_RUNNING:
+            raise TooManyJobs(f"{MAX_RUNNING} jobs run already; wait for one of them, or stop it")
+        while len(self._jobs) >= MAX_KEPT:
             del self._jobs[next(name for name, job in self._jobs.items() if not job.runs)]
         self._last_number += 1
         job = self._jobs[str(self._last_number)] = Job(str(self._last_number), about, link)

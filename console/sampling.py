@@ -18,7 +18,7 @@ from rocketlet.console.web import Console
 
 log = logging.getLogger("rocketlet.console.sampling")
 
-MOST_FLOWING, MOST_IN_TURN, MOST_GROUPS = 150, 500, 150
+MAX_FLOWING, MAX_IN_TURN, MAX_GROUPS = 150, 500, 150
 
 
 class Sampler:
@@ -49,13 +49,13 @@ class Sampler:
         }
         groups = await cluster.groups()
         values["lag"] = sum(group.lag() for group in groups.values())
-        busiest = sorted(groups.values(), key=lambda group: (-group.lag(), -group.tps, group.name))[:MOST_GROUPS]
+        busiest = sorted(groups.values(), key=lambda group: (-group.lag(), -group.tps, group.name))[:MAX_GROUPS]
         values |= {f"lag {group.name}": group.lag() for group in busiest}
         return values | await self._rates([name for name, topic in (await cluster.topics()).items() if topic.is_users])
 
     async def _rates(self, topics: list[str]) -> dict[str, float]:
-        turn = topics[self._turn : self._turn + MOST_IN_TURN]
-        self._turn = self._turn + MOST_IN_TURN if self._turn + MOST_IN_TURN < len(topics) else 0
+        turn = topics[self._turn : self._turn + MAX_IN_TURN]
+        self._turn = self._turn + MAX_IN_TURN if self._turn + MAX_IN_TURN < len(topics) else 0
         existing = set(topics)
         names = dict.fromkeys([*(name for name in self._flowing if name in existing), *turn])
         brokers = await self._console.cluster.masters()
@@ -67,6 +67,6 @@ class Sampler:
 
         rates = sorted(await each(names, rate), reverse=True)
         shown_before = set(self._flowing)
-        self._flowing = [topic for tps, topic in rates if tps > 0][:MOST_FLOWING]
+        self._flowing = [topic for tps, topic in rates if tps > 0][:MAX_FLOWING]
         flowing = shown_before.union(self._flowing)
         return {f"in {topic}": tps for tps, topic in rates if topic in flowing}

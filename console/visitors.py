@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-MOST_SESSIONS = 1000
+MAX_SESSIONS = 1000
 SESSION_SECONDS = 12 * 3600.0
-MOST_GUESSES = 20
+MAX_GUESSES = 20
 GUESS_SECONDS = 60.0
 
 
@@ -74,7 +74,7 @@ class Visitors:
     def log_in(self, typed: str, now: float) -> str | None:
         """A new id for a user with a token; None for a wrong token, or after too many recent wrong ones."""
         self._guesses = [time for time in self._guesses if now - time < GUESS_SECONDS]
-        if len(self._guesses) >= MOST_GUESSES:
+        if len(self._guesses) >= MAX_GUESSES:
             return None
         role = Role.NOBODY
         for token, grants in ((self._viewer_token, Role.VIEWER), (self._token, Role.OPERATOR)):
@@ -83,7 +83,7 @@ class Visitors:
         if role is Role.NOBODY:
             self._guesses.append(now)
             return None
-        while len(self._sessions) >= MOST_SESSIONS:
+        while len(self._sessions) >= MAX_SESSIONS:
             self._sessions.popitem(last=False)
         visitor = self.new_id()
         self._sessions[visitor] = Session(role, now + SESSION_SECONDS)

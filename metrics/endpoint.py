@@ -4,7 +4,7 @@
 can be served now, else 503 with the reasons, one per line. Neither reads the disk.
 
 No scraper can slow the broker down: a page is built in slices of a few milliseconds, at most once a second however many
-ask; a connection that sends nothing, or reads nothing, is closed; there are at most MOST_CONNECTIONS of them.
+ask; a connection that sends nothing, or reads nothing, is closed; there are at most MAX_CONNECTIONS of them.
 
 Java: (none; RocketMQ 5 serves by OpenTelemetry's PrometheusHttpServer)
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rocketlet.metrics.endpoint")
 
-MOST_CONNECTIONS = 32
+MAX_CONNECTIONS = 32
 IDLE_SECONDS = 30.0
 """How long a connection may take for its next request, or to take an answer."""
 FRESH_SECONDS = 1.0
@@ -69,7 +69,7 @@ class Endpoint:
                 task_status.started(listener.address)
                 while True:
                     stream = await accepted(listener, log)
-                    if self._connections >= MOST_CONNECTIONS:
+                    if self._connections >= MAX_CONNECTIONS:
                         await stream.aclose()
                     else:
                         self._connections += 1

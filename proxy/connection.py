@@ -4,7 +4,7 @@ Two tasks, as in remoting: one reads and runs the handlers, one writes what the 
 that does not wait runs within the reader's turn; all answers of a turn leave in one write.
 
 Bounds, all in bytes: received bytes that we still hold are limited by the granted window (`http2/protocol.py`); unread
-answers above MOST_UNREAD stop new calls, and above twice that end the connection. A request must be complete within
+answers above MAX_UNREAD stop new calls, and above twice that end the connection. A request must be complete within
 REQUEST_SECONDS. There are at most as many waiting handlers as streams.
 
 Java: io.grpc.netty.NettyServerHandler
@@ -31,7 +31,7 @@ log = logging.getLogger("rocketlet.proxy.connection")
 
 READ_SIZE = 32 << 10
 """A turn over so much takes 10 ms at most, which is what others may have to wait for theirs."""
-MOST_UNREAD = 16 << 20
+MAX_UNREAD = 16 << 20
 MUCH_HELD = 1 << 20
 REQUEST_SECONDS = 30.0
 GREETING_SECONDS = 10.0
@@ -224,7 +224,7 @@ class GrpcConnection:
             self._refuse(stream, GrpcStatus.UNIMPLEMENTED, f"no method {_loggable(headers)}")
         elif metadata.get(b"grpc-encoding", b"identity") != b"identity":
             self._refuse(stream, GrpcStatus.UNIMPLEMENTED, "compressed requests are not served")
-        elif self.unread > MOST_UNREAD:
+        elif self.unread > MAX_UNREAD:
             self._refuse(stream, GrpcStatus.RESOURCE_EXHAUSTED, f"{self.unread} bytes of answers were not read")
         elif ended:
             self._refuse(stream, GrpcStatus.INVALID_ARGUMENT, "a call without request")
@@ -384,7 +384,7 @@ class GrpcConnection:
         self._waiting.append(data)
         self._waiting_size += len(data)
         self._writer_wakes.set()
-        if self.unread > 2 * MOST_UNREAD:
+        if self.unread > 2 * MAX_UNREAD:
             self.close(f"{self.unread} bytes of answers were not read", ErrorCode.ENHANCE_YOUR_CALM)
 
     async def _write(self) -> None:

@@ -32,7 +32,7 @@ from rocketlet.proxy.metrics import CallCounts, ProxyMetrics
 from rocketlet.proxy.server import GrpcServer
 from rocketlet.proxy.service.brokers import Brokers
 from rocketlet.proxy.service.clients import Clients
-from rocketlet.proxy.service.outgoing import MOST_HEAD_BYTES, check_bytes
+from rocketlet.proxy.service.outgoing import MAX_HEAD_BYTES, check_bytes
 from rocketlet.proxy.service.renewals import Renewals
 from rocketlet.proxy.service.transactions import Transactions
 from rocketlet.proxy.wire import messages as m
@@ -126,7 +126,7 @@ class Proxy:
 
     def _methods(self) -> Mapping[bytes, Method]:
         members, routes, sends, receives = self._membership, self._routes, self._sends, self._receives
-        largest_send = self._config.max_message_size + MOST_HEAD_BYTES + (1 << 20)
+        largest_send = self._config.max_message_size + MAX_HEAD_BYTES + (1 << 20)
         methods = [
             Method("QueryRoute", m.QueryRouteRequest, m.QueryRouteResponse, routes.route),
             Method("QueryAssignment", m.QueryAssignmentRequest, m.QueryAssignmentResponse, routes.assignment),

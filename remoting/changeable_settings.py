@@ -26,7 +26,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.remoting.changeable_settings")
 
-MOST_KEYS_NAMED = 20  # refused keys in one answer
+MAX_KEYS_NAMED = 20  # refused keys in one answer
 # In addition to configBlackList.
 NEVER = ("configBlackList", "brokerConfigPath", "rocketmqHome")
 
@@ -86,7 +86,7 @@ class ChangeableSettings(ABC):
             self._forbid(updates)
             not_served = sorted(key for key in requested if key not in served and key in rocketmq_keys.ALL)
             if not_served:
-                raise SettingsError(*(self._why_not(key) for key in not_served[:MOST_KEYS_NAMED]))
+                raise SettingsError(*(self._why_not(key) for key in not_served[:MAX_KEYS_NAMED]))
             loaded = self._loaded.with_updates(requested)
             before, after = to_properties(*self._loaded.configs), to_properties(*loaded.configs)
             changed = {key: text for key, text in after.items() if text != before[key]}

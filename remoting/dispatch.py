@@ -73,8 +73,8 @@ _FRAMES_BETWEEN_LOOKS = 4  # at the clock, 0.1 µs each; a first send to a topic
 
 # What requests in progress may hold, in bytes: their headers as text and as structs, the bodies of those in tasks, and
 # their overhead. A parked pull holds 2 KiB.
-MOST_HELD = 256 << 20
-MOST_HELD_BY_CONNECTION = 32 << 20
+MAX_HELD = 256 << 20
+MAX_HELD_BY_CONNECTION = 32 << 20
 _HELD_BY_EACH = 1024
 
 _LONG_FRAME = 1 << 20
@@ -232,8 +232,8 @@ class Dispatch:
                 hook.before(request)
             if family.in_flight >= family.limit.most:
                 raise _overloaded(family)
-            if request.connection.held_size > MOST_HELD_BY_CONNECTION or (
-                self._held_size > MOST_HELD and (entry.parks or entry.task)
+            if request.connection.held_size > MAX_HELD_BY_CONNECTION or (
+                self._held_size > MAX_HELD and (entry.parks or entry.task)
             ):
                 raise _holds_too_much(request.connection, self._held_size)
             if entry.longest_body is not None and len(request.body) > entry.longest_body:
@@ -425,7 +425,7 @@ def _holds_too_much(connection: Connection, held: int) -> Refused:
     return Refused(
         ResponseCode.SYSTEM_BUSY,
         f"[OVERLOAD]system busy, start flow control for a while: requests in progress hold {held} bytes,"
-        f" {connection.held_size} of them for {connection.peer}; at most {MOST_HELD} and {MOST_HELD_BY_CONNECTION} are"
+        f" {connection.held_size} of them for {connection.peer}; at most {MAX_HELD} and {MAX_HELD_BY_CONNECTION} are"
         " allowed",
     )
 

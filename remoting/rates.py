@@ -8,7 +8,7 @@ Java: none
 
 from __future__ import annotations
 
-_MOST_BUCKETS = 100_000
+_MAX_BUCKETS = 100_000
 
 
 class Rates:
@@ -28,7 +28,7 @@ class Rates:
         if tokens < 1.0:
             self.refused += 1
             return False
-        if name not in self._buckets and len(self._buckets) >= _MOST_BUCKETS:
+        if name not in self._buckets and len(self._buckets) >= _MAX_BUCKETS:
             self._forget_idle(now)
         self._buckets[name] = (tokens - 1.0, now)
         return True
@@ -36,5 +36,5 @@ class Rates:
     def _forget_idle(self, now: float) -> None:
         """A bucket that nothing was taken from for a second is full again."""
         self._buckets = {name: bucket for name, bucket in self._buckets.items() if now - bucket[1] < 1.0}
-        if len(self._buckets) >= _MOST_BUCKETS:
+        if len(self._buckets) >= _MAX_BUCKETS:
             self._buckets.clear()  # this limit is not meant for so many peers at once

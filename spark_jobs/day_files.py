@@ -29,7 +29,7 @@ OWN_FOLDER = "_follow"
 _NAME = re.compile(r"batch-(\d{9,})(?:-to-(\d{9,}))?-\d+\.parquet")
 
 # Fewer files than this are not worth joining.
-_LEAST_FILES = 8
+_MIN_FILES = 8
 _ROWS_AT_ONCE = 65_536
 
 
@@ -95,7 +95,7 @@ class DayFiles:
                     break
                 selected.append(file)
                 total += file[3]
-            if len(selected) >= _LEAST_FILES:
+            if len(selected) >= _MIN_FILES:
                 self._join(
                     [path for _, _, path, _ in selected], selected[0][0], max(last for _, last, _, _ in selected)
                 )

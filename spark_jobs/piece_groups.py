@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_MOST_PARTITIONS = 2000
+_MAX_PARTITIONS = 2000
 
 Piece = tuple[int, int, bytes]  # split, first, data
 
@@ -31,7 +31,7 @@ def by_number(pieces: DataFrame, count: int) -> DataFrame:
     of its own."""
     from pyspark.sql import functions as sql
 
-    partitioned = pieces.repartitionById(min(count, _MOST_PARTITIONS), sql.col("file").cast("int"))
+    partitioned = pieces.repartitionById(min(count, _MAX_PARTITIONS), sql.col("file").cast("int"))
     return partitioned.sortWithinPartitions("file", "split", "piece")
 
 

@@ -15,9 +15,9 @@ from rocketlet.common.errors import RocketletError
 if TYPE_CHECKING:
     from rocketlet.spark_jobs.stats import StoreStats
 
-_MOST_TOPICS = 8
-_MOST_LAGS = 12
-_MOST_LETTERS = 44
+_MAX_TOPICS = 8
+_MAX_LAGS = 12
+_MAX_LETTERS = 44
 
 
 class NoPlot(RocketletError):
@@ -44,7 +44,7 @@ def plot(stats: StoreStats, path: str) -> None:
 
 def _rates(axes: Any, stats: StoreStats) -> None:
     largest = sorted(stats.topics, key=lambda topic: -topic.messages)
-    named = [topic.topic for topic in largest[:_MOST_TOPICS]]
+    named = [topic.topic for topic in largest[:_MAX_TOPICS]]
     slots = sorted({slot for _, slot, _, _ in stats.series})
     if not slots:
         axes.text(0.5, 0.5, "no messages", ha="center")
@@ -69,7 +69,7 @@ def _rates(axes: Any, stats: StoreStats) -> None:
 
 
 def _sizes(axes: Any, stats: StoreStats) -> None:
-    topics = sorted(stats.topics, key=lambda topic: -topic.log_bytes)[:_MOST_TOPICS][::-1]
+    topics = sorted(stats.topics, key=lambda topic: -topic.log_bytes)[:_MAX_TOPICS][::-1]
     places = range(len(topics))
     axes.barh(places, [topic.body_p99 for topic in topics], color="lightsteelblue", label="99 % are at most")
     axes.barh(places, [topic.body_median for topic in topics], height=0.5, color="steelblue", label="half are at most")
@@ -81,7 +81,7 @@ def _sizes(axes: Any, stats: StoreStats) -> None:
 
 
 def _lags(axes: Any, stats: StoreStats) -> None:
-    lags = stats.lags[:_MOST_LAGS][::-1]
+    lags = stats.lags[:_MAX_LAGS][::-1]
     axes.set_title("Messages not consumed yet")
     if not lags:
         axes.text(0.5, 0.5, "no consumer offsets", ha="center")
@@ -96,4 +96,4 @@ def _lags(axes: Any, stats: StoreStats) -> None:
 
 
 def _short(names: list[str]) -> list[str]:
-    return [name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}…" for name in names]
+    return [name if len(name) <= _MAX_LETTERS else f"{name[: _MAX_LETTERS - 1]}…" for name in names]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rocketlet.spark_jobs.index_segments import Rules
     from rocketlet.spark_jobs.segment_rows import Array
 
-MOST_BREAKS = 20
+MAX_BREAKS = 20
 _IN_MEMORY = 16 << 20
 _LOST_AT_ONCE = 1 << 16
 
@@ -65,7 +65,7 @@ class UnevenQueue:
         if following < 0:
             self.first = self._following = offset
         elif offset != following:
-            if len(self.breaks) < MOST_BREAKS:
+            if len(self.breaks) < MAX_BREAKS:
                 self.breaks.append((log_offset, following, offset))
             if offset > following + most_missing(log_offset - self._log_begin):
                 self.implausible += 1

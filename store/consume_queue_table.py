@@ -31,7 +31,7 @@ from rocketlet.store.mapped_file_queue import MappedFileQueue, Oddity
 
 QueueKey = tuple[str, int]
 
-_MOST_MISSING = 64  # extension files created in one gap, at most
+_MAX_MISSING = 64  # extension files created in one gap, at most
 MANY = 64  # from this many files on, one flush of the whole disk is cheaper
 
 
@@ -115,7 +115,7 @@ class ConsumeQueueTable:
             if oddity.what == "gap":
                 last = files.last
                 assert last is not None
-                if oddity.begin - last.end > _MOST_MISSING * files.file_size:
+                if oddity.begin - last.end > _MAX_MISSING * files.file_size:
                     self._disk.remove(oddity.path)
                     continue
                 for begin in range(last.end, oddity.begin, files.file_size):

@@ -25,14 +25,14 @@ from rocketlet.store.layout.consume_queue_entry import ENTRY, PRE_BLANK_SIZE, is
 from rocketlet.store.layout.queue_ext_layout import ExtUnit, is_address
 
 # Entries looked at by one pull: what Java makes of maxFilterMessageSize 16000 / 20, more for a larger pull.
-_LEAST_EXAMINED = 800
-_MOST_EXAMINED = 16_000  # most entries, whatever a pull asks for: 4 ms
+_MIN_EXAMINED = 800
+_MAX_EXAMINED = 16_000  # most entries, whatever a pull asks for: 4 ms
 # What one pull may spend on reading records, in units of about half a microsecond.
 _RECORD_BUDGET = 20_000
 _LOOKED_THROUGH = 32 << 10  # the longest properties
 _LARGEST_PULL = 128 << 20
 # Records read at once for a filter that has to look into them.
-_MOST_UNREAD, _MOST_UNREAD_BYTES = 400, 8 << 20
+_MAX_UNREAD, _MAX_UNREAD_BYTES = 400, 8 << 20
 
 
 class GetStatus(enum.Enum):
@@ -134,7 +134,7 @@ class Reading:
         recent = self._memory * config.access_message_in_memory_max_ratio // 100
         in_memory = (config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory)
         on_disk = (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk)
-        entries = queue.entries(offset, min(max(_LEAST_EXAMINED, max_count), _MOST_EXAMINED))
+        entries = queue.entries(offset, min(max(_MIN_EXAMINED, max_count), _MAX_EXAMINED))
         if not entries:
             result.status, result.next_offset = GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset)
             return
@@ -252,6 +252,6 @@ def _records_in(entries: memoryview, log_begin: int, log_end: int) -> list[Span]
             continue
         spans.append(Span(log_offset, record_size))
         size += record_size
-        if len(spans) >= _MOST_UNREAD or size >= _MOST_UNREAD_BYTES:
+        if len(spans) >= _MAX_UNREAD or size >= _MAX_UNREAD_BYTES:
             break
     return spans

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FEW = 24  # as many tails one by one cost what a table of them costs
-_MOST_SHAPES = 32  # in one stretch: a table costs 50 µs however short it is
+_MAX_SHAPES = 32  # in one stretch: a table costs 50 µs however short it is
 _SHAPES_OF_SIZE = 4
 _SMALLEST_TAIL = 3
 _VALUE_END, _SPACE, _NOT_ASCII = 2, 32, 128
@@ -122,7 +122,7 @@ class _Reader:
         for size in numpy.unique(tail_sizes).tolist():
             rows = (tail_sizes == size).nonzero()[0] if size else self._at[:0]
             for _ in range(_SHAPES_OF_SIZE):
-                if len(rows) < _FEW or shapes >= _MOST_SHAPES:
+                if len(rows) < _FEW or shapes >= _MAX_SHAPES:
                     break
                 shapes += 1
                 rows = self._table(rows, size)

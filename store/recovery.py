@@ -45,7 +45,7 @@ from rocketlet.store.rebuild_index import IndexFinding, IndexRebuild
 from rocketlet.store.rebuild_queues import NotContinuous, QueueFinding, QueueRebuild
 from rocketlet.store.seal_files import drop_seals, seal_path, sealed_end
 
-_MOST_MISSING = 1024  # log files created to fill one gap, at most
+_MAX_MISSING = 1024  # log files created to fill one gap, at most
 _PIECE = 1 << 20
 
 
@@ -429,7 +429,7 @@ def _refuse_other_size(log: CommitLog, odd: list[Oddity]) -> None:
 def _fill_gaps(disk: Disk, log: CommitLog, begins: list[int]) -> None:
     place = log.files.files[-1].end
     for begin in begins:
-        if begin - place > _MOST_MISSING * log.file_size:
+        if begin - place > _MAX_MISSING * log.file_size:
             raise CorruptStore(
                 f"{log.files.directory}/{offset_name(begin)}: too far behind the file before; move it away"
             )

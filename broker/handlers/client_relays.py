@@ -49,7 +49,7 @@ log = logging.getLogger("rocketlet.broker.handlers.client_relays")
 RELAY_SECONDS = 10.0
 STATUS_SECONDS = 5.0
 ASKED_AT_ONCE = 64
-MOST_STATUS = 1 << 20
+MAX_STATUS = 1 << 20
 """Bytes of what the members of a group tell, all together: 17,000 queues."""
 END_OF_QUEUE = -1
 
@@ -112,7 +112,7 @@ class ClientRelays:
             try:
                 answer = await member.connection.call(question, STATUS_SECONDS)
                 nonlocal size
-                if answer.code == ResponseCode.SUCCESS and size + len(answer.body) <= MOST_STATUS:
+                if answer.code == ResponseCode.SUCCESS and size + len(answer.body) <= MAX_STATUS:
                     size += len(answer.body)
                     tables[member.client_id] = ConsumerStatusBody.from_json(answer.body).messageQueueTable
             except (RemotingError, BodyError) as error:

@@ -15,7 +15,7 @@ from rocketlet.remoting.handler import Handler, HandlerTable, Reply, Request
 from rocketlet.remoting.protocol.popping import DelayedMessages, InFlightHeader, InFlightQueue, InFlightTable
 from rocketlet.remoting.request_codes import RequestCode
 
-MOST_QUEUES = 10_000
+MAX_QUEUES = 10_000
 
 
 class InFlightAdmin:
@@ -33,7 +33,7 @@ class InFlightAdmin:
         header: InFlightHeader = request.header
         table = InFlightTable()
         for key, counts, following in self._pops.counts(header.group, header.topic):
-            if len(table.queues) == MOST_QUEUES:
+            if len(table.queues) == MAX_QUEUES:
                 table.more = True
                 break
             await trio.lowlevel.checkpoint()

@@ -29,7 +29,7 @@ from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 # Messages of one batch of acks, over all its queues.
-MOST_OF_A_BATCH = 10_000
+MAX_PER_BATCH = 10_000
 
 
 def _topics(body: bytes | memoryview) -> list[str]:
@@ -71,7 +71,7 @@ class PopAcks:
 
     def batch(self, request: Request) -> Deferred | None:
         body = BatchAckBody.from_json(request.body)
-        remaining = MOST_OF_A_BATCH
+        remaining = MAX_PER_BATCH
         refusal: Refused | None = None
         for ack in body.acks:
             try:

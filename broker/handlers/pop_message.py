@@ -35,7 +35,7 @@ from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Handler, Hand
 from rocketlet.remoting.protocol.popping import (
     ANY_QUEUE,
     FROM_MAX,
-    MOST_MESSAGES,
+    MAX_MESSAGES,
     NotificationAnswerHeader,
     NotificationHeader,
     PeekMessageHeader,
@@ -57,7 +57,7 @@ log = logging.getLogger("rocketlet.broker.handlers.pop_message")
 LATE_MS = 500
 # Attempts at a queue that find only rejected or dead messages, before other tasks run.
 LOOKS = 4
-MOST_QUEUES = 1_024
+MAX_QUEUES = 1_024
 """That a pop from any queue looks into, at 8 µs each where the group pops from it for the first time."""
 
 
@@ -256,8 +256,8 @@ class PopMessage:
 
     def _ask(self, header: PopMessageHeader | NotificationHeader | PeekMessageHeader) -> PopRequest:
         limit = 1 if isinstance(header, NotificationHeader) else header.maxMsgNums
-        if not 1 <= limit <= MOST_MESSAGES:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"maxMsgNums is {limit}; it is 1 to {MOST_MESSAGES}")
+        if not 1 <= limit <= MAX_MESSAGES:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"maxMsgNums is {limit}; it is 1 to {MAX_MESSAGES}")
         _, topic = self._checks.group_and_topic(header.consumerGroup, header.topic)
         if not ANY_QUEUE <= header.queueId < topic.read:
             raise Refused(
@@ -265,10 +265,10 @@ class PopMessage:
                 f"queueId[{header.queueId}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
                 f"[{topic.read}]",
             )
-        if header.queueId == ANY_QUEUE and topic.read > MOST_QUEUES:
+        if header.queueId == ANY_QUEUE and topic.read > MAX_QUEUES:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
-                f"topic {topic.name} has {topic.read} queues, and a pop looks into {MOST_QUEUES} at most: name a queue,"
+                f"topic {topic.name} has {topic.read} queues, and a pop looks into {MAX_QUEUES} at most: name a queue,"
                 " or give the topic fewer",
             )
         queues: Sequence[int] = range(topic.read) if header.queueId == ANY_QUEUE else (header.queueId,)

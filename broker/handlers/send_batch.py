@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-MOST_MESSAGES = 16_384
+MAX_MESSAGES = 16_384
 """Of one batch. Of those that RocketMQ takes, with records of 4 MiB in all, few have more."""
-MOST_KEYS = 2 * MOST_MESSAGES
-MOST_ONE_BY_ONE = 4_096
+MAX_KEYS = 2 * MAX_MESSAGES
+MAX_ONE_BY_ONE = 4_096
 """Of one that is stored message by message."""
 LARGE = 128 << 10
 """Bytes of a batch, from which on it is taken apart in turns."""
-MOST_APART = 32 << 20
+MAX_APART = 32 << 20
 """Bytes of all batches that are being taken apart; their messages take two or three times as much."""
 _AT_ONCE = 500  # messages
 
@@ -98,11 +98,11 @@ class SendBatch:
             mixed = mixed_run(raw, shared, shared_properties)
             self._check_numbers(mixed, len(mixed.bodies), len(mixed.keys), len(raw), shared_properties)
             return self._put_run(request, mixed)
-        if self._apart_size + len(raw) > MOST_APART:
+        if self._apart_size + len(raw) > MAX_APART:
             raise Refused(
                 ResponseCode.SYSTEM_BUSY,
                 f"[OVERLOAD]system busy, start flow control for a while: batches of {self._apart_size} bytes are being"
-                f" read; at most {MOST_APART} are",
+                f" read; at most {MAX_APART} are",
             )
         raise Later(partial(self._take_apart, raw, shared, shared_properties))
 
@@ -133,11 +133,11 @@ class SendBatch:
 
     def _check_numbers(self, run: Run, messages: int, keys: int, size: int, shared_properties: bytes) -> None:
         """Refuse more than can be stored in one go. Each message is stored with `shared_properties` and a head."""
-        max_messages = MOST_ONE_BY_ONE if self._filter_bits is not None or not run.shared.fits() else MOST_MESSAGES
-        if messages > max_messages or keys > MOST_KEYS:
+        max_messages = MAX_ONE_BY_ONE if self._filter_bits is not None or not run.shared.fits() else MAX_MESSAGES
+        if messages > max_messages or keys > MAX_KEYS:
             raise Refused(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"a batch has at most {max_messages} messages and {MOST_KEYS} keys, unique keys included; send several",
+                f"a batch has at most {max_messages} messages and {MAX_KEYS} keys, unique keys included; send several",
             )
         stored, limit = size + messages * (HEAD_SIZE + len(shared_properties)), 2 * self._store.config.max_message_size
         if stored > limit:

@@ -26,10 +26,10 @@ from typing import Final, NamedTuple
 
 DONE: Final = -1  # as `due`
 NEVER: Final = (1 << 63) - 1
-MOST_TIMES: Final = 0xFFFF
+MAX_TIMES: Final = 0xFFFF
 _BLOCK = 4096  # entries
 _SHORTEST_RUN = 8  # messages: as entries 272 bytes
-_MOST_RUNS = 32
+_MAX_RUNS = 32
 _ONCE = array("H", [1]) * _BLOCK
 _NO_KEY = array("q", [0]) * _BLOCK
 _ALL_DONE = array("q", [DONE] * 64)
@@ -173,7 +173,7 @@ class InFlight:
         REQUIRES offsets above all others.
         """
         count = len(offsets)
-        if count < _SHORTEST_RUN or len(self._runs) >= _MOST_RUNS:
+        if count < _SHORTEST_RUN or len(self._runs) >= _MAX_RUNS:
             self._expand_runs()
         if count < _SHORTEST_RUN:
             self._append(offsets, due, popped)

@@ -35,7 +35,7 @@ log = logging.getLogger("rocketlet.broker.popping.ledger")
 
 FACTS_QUEUE: Final = 0
 # Tables, one per queue and group, 800 bytes each. Unused ones are dropped after a minute.
-MOST_TABLES: Final = 200_000
+MAX_TABLES: Final = 200_000
 _PIECE: Final = 1024  # entries of one fact of a snapshot: 35 KB
 _LONGEST_RUN: Final = 1 << 15  # messages of one fact; longer than twice that is not read back
 FirstOffset = Callable[[ConsumeQueue], int]
@@ -99,9 +99,9 @@ class Ledger:
 
     def make(self, key: Key, queue: ConsumeQueue, first_offset: FirstOffset) -> QueueState:
         """Create the table of a queue. Raises Refused."""
-        if self._tables >= MOST_TABLES:
+        if self._tables >= MAX_TABLES:
             raise Refused(
-                ResponseCode.SYSTEM_BUSY, f"{MOST_TABLES} queues of groups are popped from already; wait a minute"
+                ResponseCode.SYSTEM_BUSY, f"{MAX_TABLES} queues of groups are popped from already; wait a minute"
             )
         committed = self._offsets.of(key.group, key.topic).get(key.queue_id, -1)
         begin = committed if committed >= 0 else first_offset(queue)

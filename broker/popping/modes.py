@@ -16,7 +16,7 @@ from rocketlet.remoting.protocol.popping import MODES, RequestMode, RequestModeT
 
 log = logging.getLogger("rocketlet.broker.popping.modes")
 
-MOST_MODES = 10_000  # the table is written and answered in one go
+MAX_MODES = 10_000  # the table is written and answered in one go
 
 
 class RequestModes:
@@ -32,7 +32,7 @@ class RequestModes:
     def set(self, mode: RequestMode) -> bool:
         """False if the table is full. REQUIRES checked names."""
         key = mode.topic, mode.consumerGroup
-        if key not in self._modes and len(self._modes) >= MOST_MODES:
+        if key not in self._modes and len(self._modes) >= MAX_MODES:
             return False
         self._modes[key] = mode
         self.version += 1

@@ -26,7 +26,7 @@ from rocketlet.broker.consumer_offsets import ConsumerOffsets
 from rocketlet.broker.popping import facts
 from rocketlet.broker.popping.dead_letters import DeadLetters
 from rocketlet.broker.popping.facts import Key
-from rocketlet.broker.popping.in_flight import MOST_TIMES, NEVER, Counts, Entry
+from rocketlet.broker.popping.in_flight import MAX_TIMES, NEVER, Counts, Entry
 from rocketlet.broker.popping.ledger import Ledger, QueueState
 from rocketlet.broker.popping.picking import FILTER_BUDGET, Candidate, place_of
 from rocketlet.broker.popping.sharing import Delivery, PopRequest, Share, Sharing
@@ -42,8 +42,8 @@ from rocketlet.store.message_store import MessageStore
 log = logging.getLogger("rocketlet.broker.popping.pops")
 
 # Messages in flight: 140 MB. Beyond that, pops find only messages that are due again.
-MOST_IN_FLIGHT: Final = 4_000_000
-MOST_BYTES: Final = 4 << 20  # of one pop, except for a first message that is longer
+MAX_IN_FLIGHT: Final = 4_000_000
+MAX_BYTES: Final = 4 << 20  # of one pop, except for a first message that is longer
 LONGEST_INVISIBLE_MS: Final = 7 * 86_400_000
 SWEEP_SECONDS: Final = 1.0
 # A table without entries is dropped after a while: the committed offset suffices.
@@ -108,8 +108,8 @@ class Pops:
         shares = []
         first_offset = self._first_at_end if ask.from_max else self._first
         states = self._ledger.of(ask.group, ask.topic)
-        room, room_bytes = ask.max_count, MOST_BYTES
-        only_redelivered = self._ledger.in_flight >= MOST_IN_FLIGHT
+        room, room_bytes = ask.max_count, MAX_BYTES
+        only_redelivered = self._ledger.in_flight >= MAX_IN_FLIGHT
         for queue_id in ask.queue_ids:
             queue = self._store.queue(ask.topic, queue_id)
             if queue is None:
@@ -182,7 +182,7 @@ class Pops:
         table = share.state.table
         entries = []
         for entry, _ in share.redelivered:
-            times = min(entry.times + (not share.is_retry), MOST_TIMES)
+            times = min(entry.times + (not share.is_retry), MAX_TIMES)
             entries.append(Entry(entry.offset, due, pop_time, times, entry.key))
         entries += [Entry(candidate.offset, due, pop_time, 1, key) for key, candidate in share.new]
         entries += [Entry(candidate.offset, 0, 0, 0, key) for key, candidate in share.skipped]
@@ -308,7 +308,7 @@ class Pops:
 
     def _most_times(self, group: str) -> int:
         config = self._groups.get(group)
-        return min((config.retryMaxTimes if config is not None else 16) + 1, MOST_TIMES)
+        return min((config.retryMaxTimes if config is not None else 16) + 1, MAX_TIMES)
 
     def _first(self, queue: ConsumeQueue) -> int:
         """Where a group without an offset begins."""

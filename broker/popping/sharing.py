@@ -22,9 +22,9 @@ from rocketlet.store.message_store import MessageStore
 from rocketlet.store.reading import Span
 
 # Of one orderly queue: messages that were read and wait for another of their group.
-MOST_HELD: Final = 1024
+MAX_HELD: Final = 1024
 # And those in flight: each pop examines all of them, 2 ms.
-MOST_IN_ORDER: Final = 2048
+MAX_IN_ORDER: Final = 2048
 
 
 class PopRequest(Struct, gc=False):
@@ -179,17 +179,12 @@ class Sharing:
         self._redeliver(share, queue, ready.entries, room_bytes)
         room -= len(share.redelivered)
         held_count = sum(entry.times == 0 for entry in table)
-        if (
-            room <= 0
-            or share.bytes >= room_bytes
-            or held_count >= MOST_HELD
-            or table.count - held_count >= MOST_IN_ORDER
-        ):
+        if room <= 0 or share.bytes >= room_bytes or held_count >= MAX_HELD or table.count - held_count >= MAX_IN_ORDER:
             return
         if only_redelivered:
             return
         # Messages of a busy group may come first, and are read and held: read some more than there is room for.
-        limit = min(4 * room, MOST_HELD - held_count)
+        limit = min(4 * room, MAX_HELD - held_count)
         result = pick(self._store, queue, table.next, limit, ask.filter, room_bytes - share.bytes, ask.budget)
         ask.budget -= result.spent
         waiting = ready.busy | {entry.key for entry in table if entry.due <= now} - {

@@ -6,7 +6,7 @@ time, a message becoming due again. `drain`, once per turn, tries the first of e
 nothing; so a message costs one attempt, however many wait.
 
 Invariants: each request is answered once, or dropped with its connection; a bell without waiting pops holds nothing;
-all bells together watch at most MOST_WATCHED queues.
+all bells together watch at most MAX_WATCHED queues.
 
 Java: broker/longpolling/PopLongPollingService.java
 """
@@ -34,8 +34,8 @@ from rocketlet.store.watermark import Waiter, Watermark
 
 log = logging.getLogger("rocketlet.broker.popping.waiting")
 
-MOST_WAITING: Final = 1024  # for one group and topic
-MOST_WATCHED: Final = 400_000  # 300 bytes each; a queue counts once for each group that waits for it
+MAX_WAITING: Final = 1024  # for one group and topic
+MAX_WATCHED: Final = 400_000  # 300 bytes each; a queue counts once for each group that waits for it
 LONGEST_HOLD_MS: Final = 120_000
 AT_ONCE: Final = 0.010  # seconds of attempts before other tasks run
 LONGEST_SLEEP: Final = 1.0
@@ -121,8 +121,8 @@ class Waiting(ConnectionEvents):
         """Whether no other pop can wait for them."""
         bell = self._bells.get((group, topic))
         if bell is None:
-            return self._watched + self._queues_of(topic) > MOST_WATCHED
-        return bell.waiting >= MOST_WAITING
+            return self._watched + self._queues_of(topic) > MAX_WATCHED
+        return bell.waiting >= MAX_WAITING
 
     def waiting(self, group: str, topic: str) -> int:
         """How many wait for a group and topic."""

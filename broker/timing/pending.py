@@ -25,7 +25,7 @@ COARSE_BITS: Final = 16
 FINE_BITS: Final = 8
 NEVER: Final = (1 << 63) - 1
 # Removed places still in their buckets: 6 MB.
-_MOST_GONE: Final = 65_536
+_MAX_REMOVED: Final = 65_536
 _TAKEN_AT_ONCE: Final = 1024
 _LARGE: Final = 32_768  # messages of a 65 s bucket that is spread early
 
@@ -128,7 +128,7 @@ class Pending:
         """REQUIRES that it is present."""
         self._removed.add(place)
         self._count -= 1
-        if len(self._removed) > _MOST_GONE:
+        if len(self._removed) > _MAX_REMOVED:
             self._sweep()
 
     def rows(self) -> NDArray[numpy.int64]:

@@ -29,8 +29,8 @@ from rocketlet.common.message import MessageQueue, ReceivedMessage
 log = logging.getLogger("rocketlet.client.consume_orderly")
 
 _RUN = 64  # messages a worker takes at once
-_LEAST_SUSPEND = 0.01
-_MOST_SUSPEND = 30.0
+_MIN_SUSPEND = 0.01
+_MAX_SUSPEND = 30.0
 
 
 class ConsumeOrderly(Consumption):
@@ -78,7 +78,7 @@ class ConsumeOrderly(Consumption):
 
     async def _pause(self, queue: ProcessQueue, seconds: float) -> None:
         """Pause, unless the queue is taken away meanwhile."""
-        deadline = trio.current_time() + min(max(seconds, _LEAST_SUSPEND), _MOST_SUSPEND)
+        deadline = trio.current_time() + min(max(seconds, _MIN_SUSPEND), _MAX_SUSPEND)
         while not queue.dropped and (remaining := deadline - trio.current_time()) > 0:
             await trio.sleep(min(remaining, 0.5))
 

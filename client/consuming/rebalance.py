@@ -36,7 +36,7 @@ from rocketlet.common.subscription import Subscription
 
 log = logging.getLogger("rocketlet.client.rebalance")
 
-_MOST_PAUSE = 5.0  # between two tries to acquire all queues
+_MAX_PAUSE = 5.0  # between two tries to acquire all queues
 _COMMIT_TIME = 1.0
 LOCK_INTERVAL = 20.0
 
@@ -113,7 +113,7 @@ class Rebalance:
 
     @staticmethod
     def _pauses() -> Iterator[float]:
-        return retry_pauses(_MOST_PAUSE)
+        return retry_pauses(_MAX_PAUSE)
 
     async def _renew_locks(self) -> None:
         while True:

@@ -33,7 +33,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.client.simple_consumer")
 
-MOST = popping.MOST_MESSAGES
+MOST = popping.MAX_MESSAGES
 # For an answer beyond the time that the broker may wait.
 _SPARE = 5.0
 # What a broker holds a request for, at most.

@@ -30,7 +30,7 @@ log = logging.getLogger("rocketlet.client.engine_thread")
 
 Result = TypeVar("Result")
 
-_MOST_WAIT_AT_EXIT = 5.0
+_MAX_WAIT_AT_EXIT = 5.0
 
 
 class EngineThread:
@@ -240,6 +240,6 @@ def _close_open_clients() -> None:
     """A program that ends without closing its clients still gets a moment to send what is in flight."""
     for run in list(_open_runs):
         try:
-            run.stop(_MOST_WAIT_AT_EXIT)
+            run.stop(_MAX_WAIT_AT_EXIT)
         except (EngineFailed, ClientClosed, InvalidUse) as error:
             log.info("a client was left open and could not be ended: %s", error)

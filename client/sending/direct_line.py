@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rocketlet.client.talking.session import Session
     from rocketlet.remoting.command import Command
 
-_MOST_CONNECT = 1.0  # otherwise the engine dials, which can wait
+_MAX_CONNECT = 1.0  # otherwise the engine dials, which can wait
 _READ = 64 << 10
 _timeval = struct.Struct("ll")
 
@@ -48,7 +48,7 @@ class DirectLine:
     def __init__(self, address: str, frame_limit: int) -> None:
         """Raises OSError."""
         self.address = address
-        self._socket = socket.create_connection(split_address(address), _MOST_CONNECT)
+        self._socket = socket.create_connection(split_address(address), _MAX_CONNECT)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # The kernel keeps the time: Python's own time-out costs a poll for each call and two more to switch it.
         self._socket.settimeout(None)

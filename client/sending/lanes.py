@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from rocketlet.client.sending.send_frames import SendTemplate
     from rocketlet.remoting.connection import Connection
 
-MOST_BYTES = 128 << 10
+MAX_BYTES = 128 << 10
 """Of one batch. More gains nothing at the broker, and keeps the first answers waiting."""
-_MOST_LANES = 10_000
+_MAX_LANES = 10_000
 _ITEM = 32  # bytes of a message in a batch beside body and properties, and some for characters beyond ASCII
 
 
@@ -128,7 +128,7 @@ class Lanes:
             self._send_call(lane, line, [send])
             return
         size = len(send.body) + len(send.text) + _ITEM
-        if lane.waiting and lane.size + size > MOST_BYTES:
+        if lane.waiting and lane.size + size > MAX_BYTES:
             self._send_lane(lane, line)
         if self._linger and not lane.waiting:
             lane.due = trio.current_time() + self._linger
@@ -144,7 +144,7 @@ class Lanes:
                 self._held_lanes.append(lane)
 
     def _new_lane(self, queue: MessageQueue) -> Lane:
-        if len(self._lanes) >= _MOST_LANES:
+        if len(self._lanes) >= _MAX_LANES:
             self._lanes = {queue: lane for queue, lane in self._lanes.items() if lane.calls or lane.waiting}
         lane = self._lanes[queue] = Lane()
         return lane

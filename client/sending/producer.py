@@ -34,7 +34,7 @@ from rocketlet.common import topic as topics
 from rocketlet.common.message import Message, MessageQueue
 from rocketlet.common.message_record import BatchItem, encode_batch
 
-_MOST_TEMPLATES = 10_000
+_MAX_TEMPLATES = 10_000
 _NEVER_IN_BATCHES = frozenset({names.START_DELIVER_TIME, "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"})
 _NEVER_IN_BATCHES_TO = (topics.RETRY_PREFIX, topics.DLQ_PREFIX)
 _DO_NOT_WAIT = f"{names.WAIT}\x01false"  # to wait is the default, and need not be said
@@ -242,7 +242,7 @@ class Preparer:
         return text
 
     def _make_template(self, topic: str) -> SendTemplate:
-        if len(self._templates) > _MOST_TEMPLATES:
+        if len(self._templates) > _MAX_TEMPLATES:
             self._templates.clear()
         template = self._templates[topic] = SendTemplate(
             self._group, topic, self._config.default_topic, self._config.default_topic_queues

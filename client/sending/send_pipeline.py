@@ -51,7 +51,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 log = logging.getLogger("rocketlet.client.send_pipeline")
 
 _SEND = "the send"
-_LEAST_REST = 0.05
+_MIN_REST = 0.05
 _LONGEST_REST = 0.2  # between two looks for a master
 # After these answers the route is refreshed at once: it seems to have changed.
 _STALE_ROUTE = frozenset({int(ResponseCode.TOPIC_NOT_EXIST), int(ResponseCode.NO_PERMISSION)})
@@ -332,11 +332,11 @@ class SendPipeline:
             self._try_again(send)
             return
         remaining = send.deadline - now
-        if remaining < _LEAST_REST:
+        if remaining < _MIN_REST:
             self._give_up(send, error)
             return
         send.failed_at.clear()
-        pause = min(_LEAST_REST * 2 ** min(send.rests, 20), remaining / 2)
+        pause = min(_MIN_REST * 2 ** min(send.rests, 20), remaining / 2)
         log.info("try %d of message %s failed, trying again in %g s: %s", send.tries, send.message_id, pause, error)
         send.rests += 1
         send.tried_at = now + pause
@@ -405,7 +405,7 @@ class SendPipeline:
         self._nursery.start_soon(self._get_route, send.topic)
 
     async def _get_route(self, topic: str) -> None:
-        pause = _LEAST_REST
+        pause = _MIN_REST
         while True:
             error: ClientError | None = None
             try:

@@ -23,8 +23,8 @@ from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.client.namesrv_calls")
 
-_LEAST_TIMEOUT = 0.5
-_MOST_QUEUES = 1 << 18  # to read and to write, of one topic on all brokers
+_MIN_TIMEOUT = 0.5
+_MAX_QUEUES = 1 << 18  # to read and to write, of one topic on all brokers
 
 
 class NamesrvCalls:
@@ -35,7 +35,7 @@ class NamesrvCalls:
         self._addresses = list(addresses)
         random.shuffle(self._addresses)
         # Asked in turn within the time-out of one: a send that needs a route has 3 s for all of it.
-        self._timeout = max(_LEAST_TIMEOUT, timeout / len(self._addresses))
+        self._timeout = max(_MIN_TIMEOUT, timeout / len(self._addresses))
         self._current = 0
 
     @property
@@ -103,10 +103,10 @@ def _check_size(data: TopicRouteData, topic: str, address: str) -> None:
     count = sum(max(0, queues.readQueueNums) + max(0, queues.writeQueueNums) for queues in data.queueDatas)
     for word in (data.orderTopicConf or "").split(";"):
         number = word.partition(":")[2].strip()
-        count += int(number) if number.isdecimal() and len(number) < 10 else (_MOST_QUEUES + 1) * bool(number)
-    if count > _MOST_QUEUES:
+        count += int(number) if number.isdecimal() and len(number) < 10 else (_MAX_QUEUES + 1) * bool(number)
+    if count > _MAX_QUEUES:
         raise BadAnswer(
-            f"the route has {count} queues, the client takes at most {_MOST_QUEUES}", topic=topic, broker=address
+            f"the route has {count} queues, the client takes at most {_MAX_QUEUES}", topic=topic, broker=address
         )
 
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 logging.getLogger("rocketlet.client").addHandler(logging.NullHandler())
 log = logging.getLogger("rocketlet.client.session")
 
-_MOST_PAUSE = 5.0  # between two tries to find missing routes
+_MAX_PAUSE = 5.0  # between two tries to find missing routes
 
 
 @dataclass(slots=True)
@@ -252,7 +252,7 @@ class Session:
                     log.info("the route of %s is not known yet: %s", topic, error)
 
     def _pauses(self) -> Iterator[float]:
-        return retry_pauses(min(_MOST_PAUSE, self.config.route_interval))
+        return retry_pauses(min(_MAX_PAUSE, self.config.route_interval))
 
     def _is_missing(self, topic: str) -> bool:
         route = self.routes.get(topic)

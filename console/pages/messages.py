@@ -25,10 +25,10 @@ from rocketlet.tools.admin import queries
 from rocketlet.tools.admin.command import AdminError
 from rocketlet.tools.admin.reading import at_offset, by_key, by_offset_id, pulled, queues_of, span
 
-MOST_FOUND = 2000
-MOST_KEYS = 64
-MOST_TOPICS = 1000  # searched for an id without a topic
-MOST_QUEUES = 256  # searched for an offset without a queue
+MAX_FOUND = 2000
+MAX_KEYS = 64
+MAX_TOPICS = 1000  # searched for an id without a topic
+MAX_QUEUES = 256  # searched for an offset without a queue
 PREVIEW = 160
 _PLACE = re.compile(r"([^/@\s]+)/([^/@\s]+)/(\d{1,9})[@/](\d{1,18})")
 _OFFSET = re.compile(r"([^/@\s]+)@(\d{1,18})")
@@ -56,14 +56,14 @@ async def messages(view: View) -> Response:
             note = view.t("Nothing has the id, key or place {text}.").format(text=text)
             if (
                 not topic
-                and sum(entry.kind != "system" for entry in (await view.cluster.topics()).values()) > MOST_TOPICS
+                and sum(entry.kind != "system" for entry in (await view.cluster.topics()).values()) > MAX_TOPICS
             ):
                 hint = view.t("Only the first {count} topics were searched: name the topic.")
-                note += " " + hint.format(count=MOST_TOPICS)
+                note += " " + hint.format(count=MAX_TOPICS)
     elif topic:
         matching, cut = await in_time(view, topic, begin, end)
         if cut:
-            note = view.t("Only the newest {count} of them are shown.").format(count=MOST_FOUND)
+            note = view.t("Only the newest {count} of them are shown.").format(count=MAX_FOUND)
         elif not matching:
             note = view.t("No message of that topic and time.")
     return view.page(
@@ -97,7 +97,7 @@ async def find(view: View, text: str, topic: str = "") -> list[ReceivedMessage]:
             pass  # a producer's id, which names no place
     if not topic:
         return await _in_any_topic(view, text)
-    matching = await by_key(view.calls, topic, text, MOST_KEYS, unique=bool(_ID.fullmatch(text)))
+    matching = await by_key(view.calls, topic, text, MAX_KEYS, unique=bool(_ID.fullmatch(text)))
     if text.isascii() and text.isdigit() and len(text) <= 18:
         matching += await _at_offsets(view, topic, int(text))
     return [listed(entry) for entry in matching]
@@ -118,7 +118,7 @@ async def _at_offsets(view: View, topic: str, offset: int) -> list[ReceivedMessa
         except AdminError:
             return None  # deleted by retention, or nothing is stored at that offset
 
-    return [offsets for offsets in await each(queues_with_offset[:MOST_QUEUES], read) if offsets is not None]
+    return [offsets for offsets in await each(queues_with_offset[:MAX_QUEUES], read) if offsets is not None]
 
 
 async def _in_any_topic(view: View, text: str) -> list[ReceivedMessage]:
@@ -139,11 +139,11 @@ async def _in_any_topic(view: View, text: str) -> list[ReceivedMessage]:
             except RocketletError:
                 return  # deleted meanwhile
             matching.extend(map(listed, in_topic))
-            if (in_topic and is_id and topics[name].is_users) or len(matching) >= MOST_KEYS:
+            if (in_topic and is_id and topics[name].is_users) or len(matching) >= MAX_KEYS:
                 scope.cancel()  # an id belongs to one message, and its retries are not wanted
 
     async with trio.open_nursery() as nursery:
-        for name in names[:MOST_TOPICS]:
+        for name in names[:MAX_TOPICS]:
             nursery.start_soon(search, name, nursery.cancel_scope)
     return matching
 
@@ -152,7 +152,7 @@ async def in_time(view: View, topic: str, begin: int | None, end: int | None) ->
     """The newest matching messages of a topic between two times; and whether there were more."""
     tag, contains = view.query_value("tag"), view.query_value("has")
     places = await queues_of(view.calls, topic)
-    limit = max(MOST_FOUND // max(len(places), 1), 1)
+    limit = max(MAX_FOUND // max(len(places), 1), 1)
     matching: list[ReceivedMessage] = []
     cut = False
     for queue, address in places.items():

@@ -20,7 +20,7 @@ from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.transport import split_address
 from rocketlet.tools.admin import settings as settings_commands
 
-MOST_NAMESRVS = 16
+MAX_NAMESRVS = 16
 
 
 @dataclass(slots=True)
@@ -84,8 +84,8 @@ async def use_namesrvs(view: View) -> Response:
     """Use other name servers from now on, until the console is restarted."""
     parts = view.form_value("namesrvs").replace(",", ";").split(";")
     addresses = list(dict.fromkeys(address.strip() for address in parts if address.strip()))
-    if not 1 <= len(addresses) <= MOST_NAMESRVS:
-        raise Refused(view.t("Write one to {most} addresses, host:port;host:port.").format(most=MOST_NAMESRVS))
+    if not 1 <= len(addresses) <= MAX_NAMESRVS:
+        raise Refused(view.t("Write one to {most} addresses, host:port;host:port.").format(most=MAX_NAMESRVS))
     for address in addresses:
         try:
             split_address(address)

@@ -30,9 +30,9 @@ from rocketlet.tools.admin.reading import pulled, queues_of
 TAIL_PAUSE = 0.5
 TAIL_MOST = 50  # messages per poll; the rest is skipped and counted
 TAIL_SECONDS = 3600.0
-MOST_TAILS = 32
+MAX_TAILS = 32
 LOOKED_AT = 8  # newest messages of each queue that are sampled for senders and sizes
-MOST_QUEUES = 16
+MAX_QUEUES = 16
 
 
 async def topics(view: View) -> Response:
@@ -99,7 +99,7 @@ class Newest:
 
 async def _newest(view: View, table: Mapping[MessageQueue, TopicOffset], masters: Mapping[str, str]) -> Newest:
     filled = {queue: offsets for queue, offsets in table.items() if offsets.maxOffset > offsets.minOffset}
-    queues = sorted(filled, key=lambda queue: -filled[queue].lastUpdateTimestamp)[:MOST_QUEUES]
+    queues = sorted(filled, key=lambda queue: -filled[queue].lastUpdateTimestamp)[:MAX_QUEUES]
 
     async def read(queue: MessageQueue) -> tuple[int, list[tuple[str, int]]]:
         address, offsets = masters.get(queue.broker_name, ""), filled[queue]
@@ -197,7 +197,7 @@ async def tail(view: View) -> Response:
 async def tail_events(view: View) -> Response:
     """Server-sent events: one message each, as JSON that the page shows as text."""
     name, tag, contains = view.part("topic"), view.query_value("tag", "*") or "*", view.query_value("has")
-    if view.console.tails >= MOST_TAILS:
+    if view.console.tails >= MAX_TAILS:
         raise Refused(view.t("As many live pages are open as the console can serve: close one."), 503)
     places = await queues_of(view.calls, name)
     ends = {queue: await view.calls.brokers.max_offset(address, queue) for queue, address in places.items()}

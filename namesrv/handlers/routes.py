@@ -51,7 +51,7 @@ from rocketlet.remoting.response_codes import SEE_FAQ, ResponseCode
 
 log = logging.getLogger("rocketlet.namesrv.routes")
 
-MOST_SORTED = 20_000  # topics of a list; more come in the order in which they were registered
+MAX_SORTED = 20_000  # topics of a list; more come in the order in which they were registered
 
 Key = tuple[str, bool, bool]  # topic, standard JSON, asked through loopback
 
@@ -184,7 +184,7 @@ class RouteHandlers:
     async def _list(self, is_listed: Callable[[str], object]) -> Reply:
         """The topics that are wanted, in turns: there may be a million."""
         topics = self._table.all_topics()
-        if len(topics) <= MOST_SORTED:
+        if len(topics) <= MAX_SORTED:
             topics.sort()
         parts = ([topic for topic in part if is_listed(topic)] for part in in_pieces(topics))
         return Reply(body=await collect(TopicList.pieces(parts)))

@@ -36,7 +36,7 @@ from rocketlet.remoting.protocol.header import from_ext
 from rocketlet.remoting.protocol.popping import (
     ANY_QUEUE,
     FROM_MIN,
-    MOST_MESSAGES,
+    MAX_MESSAGES,
     AckMessageHeader,
     PopMessageAnswerHeader,
     PopMessageHeader,
@@ -50,11 +50,11 @@ _FOUND = int(ResponseCode.SUCCESS)
 _EMPTY = frozenset({int(ResponseCode.PULL_NOT_FOUND), POLLING_FULL, POLLING_TIMEOUT})
 _MARGIN_MS = 200  # between our empty answer and the client's deadline
 _ANSWER_SECONDS = 3.0  # allowed to a broker beyond the polling time
-_MOST_ENTRIES = 1024  # of one acknowledgement
+_MAX_ENTRIES = 1024  # of one acknowledgement
 _TO_DEAD_LETTERS = -1  # as a delay level
 _LONGEST_ATTEMPT = 128
 _LONGEST_EXPRESSION = 16 << 10
-MOST_POPS = 20_000
+MAX_POPS = 20_000
 """Pops that wait at brokers; one goes on for a while after its client has reset the call."""
 
 
@@ -105,8 +105,8 @@ class Receives:
         check_topic(topic)
         check_group(group)
         client_id = call.client_id
-        if self._pops >= MOST_POPS:
-            raise Refusal(Code.TOO_MANY_REQUESTS, f"{MOST_POPS} receives wait already")
+        if self._pops >= MAX_POPS:
+            raise Refusal(Code.TOO_MANY_REQUESTS, f"{MAX_POPS} receives wait already")
         invisible = self._invisible(request)
         subscription = _subscription(topic, request.filter_expression)
         topic_info = await self._brokers.topic(topic)
@@ -116,7 +116,7 @@ class Receives:
             consumerGroup=group,
             topic=topic,
             queueId=ANY_QUEUE,
-            maxMsgNums=min(max(request.batch_size, 1), MOST_MESSAGES),
+            maxMsgNums=min(max(request.batch_size, 1), MAX_MESSAGES),
             invisibleTime=invisible,
             pollTime=self._poll_ms(call, request),
             bornTime=self._clock(),
@@ -242,8 +242,8 @@ class Receives:
         """Messages are acknowledged. Each entry is answered separately."""
         check_topic(request.topic.name)
         check_group(request.group.name)
-        if not request.entries or len(request.entries) > _MOST_ENTRIES:
-            raise Refusal(Code.BAD_REQUEST, f"{len(request.entries)} entries; 1 to {_MOST_ENTRIES} can be acknowledged")
+        if not request.entries or len(request.entries) > _MAX_ENTRIES:
+            raise Refusal(Code.BAD_REQUEST, f"{len(request.entries)} entries; 1 to {_MAX_ENTRIES} can be acknowledged")
         if len(request.entries) > 1:
             return self._ack_all(request)
         entry = request.entries[0]

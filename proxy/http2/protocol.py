@@ -27,12 +27,12 @@ from rocketlet.proxy.http2 import frames, patience
 from rocketlet.proxy.http2.frames import ErrorCode
 from rocketlet.proxy.http2.patience import Patience
 
-MOST_STREAMS = 1000
+MAX_STREAMS = 1000
 WINDOW = 8 << 20
 """Bytes that a peer may have sent and we still hold: of a connection, and at its start of each stream."""
-MOST_HEADER_BYTES = 32 << 10
+MAX_HEADER_BYTES = 32 << 10
 """Of one request's headers, compressed and not."""
-MOST_CONTINUATIONS = 16
+MAX_CONTINUATIONS = 16
 OUR_MAX_FRAME = 1 << 17
 """A payload that we take. Larger than the least, so that a body of 4 MiB is 32 frames and not 256."""
 _TINY = 32
@@ -109,7 +109,7 @@ Event = Opened | Received | Gone
 class Http2Server:
     """See the module. `now` in all calls is the time, of any clock that does not jump."""
 
-    def __init__(self, now: float, *, most_streams: int = MOST_STREAMS) -> None:
+    def __init__(self, now: float, *, most_streams: int = MAX_STREAMS) -> None:
         self.streams: dict[int, Stream] = {}
         self.out: list[bytes | memoryview] = []
         self.queued = 0  # bytes waiting for the peer's windows
@@ -119,7 +119,7 @@ class Http2Server:
         self.last_stream = 0
         self._most_streams = most_streams
         self._patience = Patience(now)
-        self._decoder = Decoder(MOST_HEADER_BYTES)
+        self._decoder = Decoder(MAX_HEADER_BYTES)
         self._buffer = b""
         self._greeted = False
         self._window = frames.INITIAL_WINDOW  # bytes that the peer accepts on the connection
@@ -138,7 +138,7 @@ class Http2Server:
                     frames.MAX_CONCURRENT_STREAMS: most_streams,
                     frames.INITIAL_WINDOW_SIZE: WINDOW,
                     frames.MAX_FRAME_SIZE: OUR_MAX_FRAME,
-                    frames.MAX_HEADER_LIST_SIZE: MOST_HEADER_BYTES,
+                    frames.MAX_HEADER_LIST_SIZE: MAX_HEADER_BYTES,
                 }
             )
             + frames.window_update(0, WINDOW - frames.INITIAL_WINDOW)
@@ -260,13 +260,13 @@ class Http2Server:
             self._block_is_whole(block, now, events)
 
     def _check_block(self) -> None:
-        if len(self._block) > MOST_HEADER_BYTES or self._continuations > MOST_CONTINUATIONS:
-            raise Breach(ErrorCode.ENHANCE_YOUR_CALM, f"headers above {MOST_HEADER_BYTES} bytes")
+        if len(self._block) > MAX_HEADER_BYTES or self._continuations > MAX_CONTINUATIONS:
+            raise Breach(ErrorCode.ENHANCE_YOUR_CALM, f"headers above {MAX_HEADER_BYTES} bytes")
 
     def _block_is_whole(self, block: bytes, now: float, events: list[Event]) -> None:
         number, self._headers_of = self._headers_of, 0
-        if len(block) > MOST_HEADER_BYTES:
-            raise Breach(ErrorCode.ENHANCE_YOUR_CALM, f"headers above {MOST_HEADER_BYTES} bytes")
+        if len(block) > MAX_HEADER_BYTES:
+            raise Breach(ErrorCode.ENHANCE_YOUR_CALM, f"headers above {MAX_HEADER_BYTES} bytes")
         try:
             headers: Any = self._decoder.decode(block, raw=True)
         except (HPACKError, ValueError, IndexError) as error:

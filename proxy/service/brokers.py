@@ -45,8 +45,8 @@ log = logging.getLogger("rocketlet.proxy.brokers")
 
 REFRESH_SECONDS = 20.0
 ASK_SECONDS = 3.0
-MOST_TOPICS = 20_000
-MOST_GROUPS = 20_000
+MAX_TOPICS = 20_000
+MAX_GROUPS = 20_000
 _DEFAULT_QUEUES = 4
 
 Value = TypeVar("Value")
@@ -146,8 +146,8 @@ class Brokers:
         self.masters: dict[str, str] = {}
         """Broker name -> address, of all routes that were met."""
         self._random = random
-        self._topics: _Kept[Topic] = _Kept(self._ask_topic, MOST_TOPICS)
-        self._groups: _Kept[SubscriptionGroupConfig] = _Kept(self._ask_group, MOST_GROUPS)
+        self._topics: _Kept[Topic] = _Kept(self._ask_topic, MAX_TOPICS)
+        self._groups: _Kept[SubscriptionGroupConfig] = _Kept(self._ask_group, MAX_GROUPS)
         self.known_topic = self._topics.known
         """The topic, where it is known already: for the path of a send."""
 

@@ -19,9 +19,9 @@ from rocketlet.proxy.call import Call, Refusal
 from rocketlet.proxy.wire import messages as m
 from rocketlet.proxy.wire.codes import Code
 
-MOST_TOPICS = 1000
+MAX_TOPICS = 1000
 """Of one client's settings; more of them are not remembered."""
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Of names that all clients together may have in their settings; those of further clients are not remembered."""
 _CLIENT_SIZE = 1024
 _TOPIC_SIZE = 500  # besides its name, for a topic that no other client has
@@ -64,11 +64,11 @@ class Clients:
     def apply_settings(self, call: Call, settings: m.Settings) -> Client:
         """A client has sent its settings on this telemetry stream, for the first time or again. Raises Refusal."""
         client = self._by_id.get(call.client_id)
-        names = {topic.name for topic in settings.publishing.topics[:MOST_TOPICS] if is_topic_name(topic.name)}
+        names = {topic.name for topic in settings.publishing.topics[:MAX_TOPICS] if is_topic_name(topic.name)}
         size = _CLIENT_SIZE + sum(_TOPIC_SIZE + len(name) for name in names)
         size_before = client.size if client is not None else 0
-        if self.size - size_before + size > MOST_BYTES:
-            raise Refusal(Code.TOO_MANY_REQUESTS, f"the settings of all clients together exceed {MOST_BYTES} bytes")
+        if self.size - size_before + size > MAX_BYTES:
+            raise Refusal(Code.TOO_MANY_REQUESTS, f"the settings of all clients together exceed {MAX_BYTES} bytes")
         if client is None:
             client = self._by_id[call.client_id] = Client(call.client_id, call)
         self.size += size - size_before

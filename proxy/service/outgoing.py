@@ -47,11 +47,11 @@ SYSTEM_NAMES = props.RESERVED | {
     "DLQ_ORIGIN_MESSAGE_ID",
     "POP_RETRY_TOPIC",
 }
-MOST_MESSAGES = 128
-MOST_HEAD_BYTES = 128 << 10
+MAX_MESSAGES = 128
+MAX_HEAD_BYTES = 128 << 10
 """Of a message without its body."""
 
-_MOST_FIELDS = 2000
+_MAX_FIELDS = 2000
 _BODY = 4  # its number in a message
 
 _control = re.compile("[\x00-\x1f\x7f-\x9f]").search
@@ -232,20 +232,20 @@ def check_bytes(data: bytes) -> None:
     """Check that a large send is large by its bodies: protobuf turns every empty field into 80 bytes. Raises
     Refusal."""
     for count, (_, at, end) in enumerate(_fields(data, 0, len(data)), 1):
-        if count > MOST_MESSAGES:
-            raise Refusal(Code.BAD_REQUEST, f"more than {MOST_MESSAGES} messages in one request")
+        if count > MAX_MESSAGES:
+            raise Refusal(Code.BAD_REQUEST, f"more than {MAX_MESSAGES} messages in one request")
         fields = _fields(data, at, end)
-        if len(fields) > _MOST_FIELDS:
-            raise Refusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"more than {_MOST_FIELDS} fields in a message")
+        if len(fields) > _MAX_FIELDS:
+            raise Refusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"more than {_MAX_FIELDS} fields in a message")
         body = max((stop - start for number, start, stop in fields if number == _BODY), default=0)
-        if end - at - body > MOST_HEAD_BYTES:
-            raise Refusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"more than {MOST_HEAD_BYTES} bytes beside the body")
+        if end - at - body > MAX_HEAD_BYTES:
+            raise Refusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"more than {MAX_HEAD_BYTES} bytes beside the body")
 
 
 def _fields(data: bytes, at: int, end: int) -> list[tuple[int, int, int]]:
     """The number of each field and the place of its value, as far as readable; at most one more than we accept."""
     result: list[tuple[int, int, int]] = []
-    while at < end and len(result) <= _MOST_FIELDS:
+    while at < end and len(result) <= _MAX_FIELDS:
         tag, at = _varint(data, at, end)
         number, kind = tag >> 3, tag & 7
         if kind == 2:

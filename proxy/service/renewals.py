@@ -35,9 +35,9 @@ from rocketlet.remoting.request_codes import RequestCode
 
 log = logging.getLogger("rocketlet.proxy.renewals")
 
-MOST_HELD = 200_000
+MAX_HELD = 200_000
 """Messages that are renewed; those above keep their first invisible time."""
-MOST_DUE = 2 * MOST_HELD
+MAX_DUE = 2 * MAX_HELD
 """Questions to brokers that wait for their turn. What is not given back comes again when its invisible time is over."""
 GIVEN_BACK_MS = 1000
 _AT_ONCE = 32
@@ -68,14 +68,14 @@ class Renewals:
         self._of_owner: dict[Owner, set[tuple[str, str]]] = {}
         self._due: list[tuple[float, int, tuple[str, str]]] = []
         self._numbers = itertools.count()
-        self._ask_soon, self._to_ask = trio.open_memory_channel[Callable[[], Awaitable[None]]](MOST_DUE)
+        self._ask_soon, self._to_ask = trio.open_memory_channel[Callable[[], Awaitable[None]]](MAX_DUE)
 
     def __len__(self) -> int:
         return len(self._renewals)
 
     def hold(self, owner: Owner, group: str, topic: str, handle: ReceiptHandle) -> None:
         """A push consumer was given a message."""
-        if len(self._renewals) >= MOST_HELD:
+        if len(self._renewals) >= MAX_HELD:
             return
         if owner not in self._of_owner:
             self._of_owner[owner] = set()
@@ -129,7 +129,7 @@ class Renewals:
         try:
             self._ask_soon.send_nowait(question)
         except trio.WouldBlock:
-            log.warning("%d questions to brokers about invisible times wait; no more are taken", MOST_DUE)
+            log.warning("%d questions to brokers about invisible times wait; no more are taken", MAX_DUE)
 
     def _plan(self, key: tuple[str, str], renewal: _Renewal) -> None:
         delay = (renewal.current.visible_at - self._clock() - self._config.renew_ahead_time_millis) / 1000

@@ -19,7 +19,7 @@ from rocketlet.proxy.wire import messages as m
 
 TYPES = {NORMAL: m.NORMAL, FIFO: m.FIFO, DELAY: m.DELAY, TRANSACTION: m.TRANSACTION}
 _ANY_QUEUE = -1
-_MOST_ADDRESSES = 16
+_MAX_ADDRESSES = 16
 
 
 def endpoints(host: str, port: int) -> m.Endpoints:
@@ -35,7 +35,7 @@ def reachable(requested: m.Endpoints, local: tuple[str, int], host: str) -> m.En
     """The endpoints for the answer: those in the settings, else those the client used, else the socket's own."""
     if host:
         return endpoints(host, local[1])
-    if 0 < len(requested.addresses) <= _MOST_ADDRESSES and all(
+    if 0 < len(requested.addresses) <= _MAX_ADDRESSES and all(
         address.host and address.port > 0 for address in requested.addresses
     ):
         return requested

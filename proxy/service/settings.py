@@ -17,7 +17,7 @@ from rocketlet.remoting.protocol.configuration import GroupRetryPolicy, Subscrip
 
 DEFAULT_BACKOFF = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 """Seconds before each next delivery: RocketMQ's delay levels, the shortest two left out."""
-_MOST_STEPS = 64
+_MAX_STEPS = 64
 
 
 def producer_settings(requested: m.Settings, config: ProxyConfig) -> m.Settings:
@@ -68,7 +68,7 @@ def backoff_policy(group: SubscriptionGroupConfig) -> m.RetryPolicy:
             backoff.multiplier = exponential.multiplier if exponential else 2
             return policy
         if group_policy.customizedRetryPolicy and group_policy.customizedRetryPolicy.next:
-            _set_steps(policy, group_policy.customizedRetryPolicy.next[:_MOST_STEPS])
+            _set_steps(policy, group_policy.customizedRetryPolicy.next[:_MAX_STEPS])
             return policy
     _set_steps(policy, [seconds * 1000 for seconds in DEFAULT_BACKOFF])
     return policy

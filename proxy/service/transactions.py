@@ -41,14 +41,14 @@ from rocketlet.remoting.request_codes import RequestCode
 
 log = logging.getLogger("rocketlet.proxy.transactions")
 
-MOST_OPEN = 100_000
+MAX_OPEN = 100_000
 """Transactions remembered; the oldest go first, and the broker asks about them."""
 HEARTBEAT_SECONDS = 30.0
 SETTLED_SECONDS = 10.0
 """So long after its first producer a topic is told to brokers: nobody is asked about what has just begun. Java's
 endpoint takes up to 20 s."""
 _LOOK_EVERY = 2.0
-_MOST_GROUPS = 1000  # of one heartbeat; a broker has a limit too
+_MAX_GROUPS = 1000  # of one heartbeat; a broker has a limit too
 _RESOLUTIONS = {m.COMMIT: COMMIT, m.ROLLBACK: ROLLBACK}
 
 
@@ -98,7 +98,7 @@ class Transactions(ConnectionEvents):
     def _remember(self, topic: str, transaction_id: str, half: _Half) -> None:
         self._open.pop((topic, transaction_id), None)
         self._open[topic, transaction_id] = half
-        while len(self._open) > MOST_OPEN:
+        while len(self._open) > MAX_OPEN:
             del self._open[next(iter(self._open))]
 
     async def end(self, request: m.EndTransactionRequest) -> None:
@@ -194,7 +194,7 @@ class Transactions(ConnectionEvents):
             if entry is not None and entry.type in (TRANSACTION, MIXED) and now - since >= SETTLED_SECONDS:
                 for address in entry.masters.values():
                     groups.setdefault(address, set()).add(topic)
-        return {address: frozenset(sorted(topics)[:_MOST_GROUPS]) for address, topics in groups.items()}
+        return {address: frozenset(sorted(topics)[:_MAX_GROUPS]) for address, topics in groups.items()}
 
     async def _heartbeat(self, address: str, topics: frozenset[str]) -> None:
         assert self.brokers is not None

@@ -25,7 +25,7 @@ from rocketlet.remoting.protocol.header import Header, Int, Long
 from rocketlet.remoting.protocol.queue import WireQueue
 
 ANY_QUEUE: Final = -1  # queue id of a pop or notification: whichever queue has messages
-MOST_MESSAGES: Final = 32  # of one pop
+MAX_MESSAGES: Final = 32  # of one pop
 FROM_MIN, FROM_MAX = 0, 1  # initMode: where a group without an offset begins
 
 PULL_MODE, POP_MODE = "PULL", "POP"

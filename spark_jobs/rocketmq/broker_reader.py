@@ -33,7 +33,7 @@ log = logging.getLogger("rocketlet.spark_jobs.rocketmq")
 Result = TypeVar("Result")
 
 # What a broker is asked for at once; it sends 32 (Java's default) or as many as it thinks fit.
-_MOST_A_PULL = 1024
+_MAX_PER_PULL = 1024
 _PULL_TIMEOUT = 15.0
 _LONGEST_PAUSE = 2.0
 _SHORT_TIMEOUT = 2.0
@@ -203,7 +203,7 @@ class BrokerReader:
 
     def pull_soon(self, group: str, subscription: Subscription, queue: MessageQueue, offset: int) -> Future[Pulled]:
         """Start a pull of messages from an offset on, as many as the broker sends at once."""
-        return self._start_soon(self._pull, group, subscription, queue, offset, _MOST_A_PULL)
+        return self._start_soon(self._pull, group, subscription, queue, offset, _MAX_PER_PULL)
 
     async def _pull(
         self, group: str, subscription: Subscription, queue: MessageQueue, offset: int, at_most: int

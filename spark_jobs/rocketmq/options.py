@@ -26,7 +26,7 @@ DEFAULT_GROUP = "SPARK_READER"
 DEFAULT_WRITER = "SPARK_WRITER"
 
 # Kafka's connector takes all there are; a task of a million messages is retried in seconds.
-_MOST_A_TASK = 1_000_000
+_MAX_PER_TASK = 1_000_000
 
 
 class BadOption(RocketletError):
@@ -193,7 +193,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         end=end,
         max_offsets_per_trigger=limit,
         min_partitions=options.number("minPartitions", 1),
-        max_records_per_partition=options.number("maxRecordsPerPartition", _MOST_A_TASK),
+        max_records_per_partition=options.number("maxRecordsPerPartition", _MAX_PER_TASK),
         fail_on_data_loss=options.flag("failOnDataLoss", True),
         inflate=options.flag("inflate", False),
         retry_seconds=options.retry_seconds(),

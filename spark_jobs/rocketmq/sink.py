@@ -63,7 +63,7 @@ _KINDS = {
 }  # fmt: skip
 
 # Requests in flight. A batch is up to `batchBytes`, so this bounds the bytes too.
-_MOST_IN_FLIGHT = 8
+_MAX_IN_FLIGHT = 8
 _LONGEST_PAUSE = 2.0
 
 
@@ -145,7 +145,7 @@ class _Sending:
     def __init__(self, producer: Producer, options: WriteOptions) -> None:
         self._producer = producer
         self._options = options
-        self._pool = ThreadPoolExecutor(_MOST_IN_FLIGHT, "rocketlet-spark-sink")
+        self._pool = ThreadPoolExecutor(_MAX_IN_FLIGHT, "rocketlet-spark-sink")
         self._open: dict[tuple[str, MessageQueue | None], _Open] = {}
         self._in_flight: deque[Future[None]] = deque()
         self._previous: dict[MessageQueue, Future[None]] = {}
@@ -194,7 +194,7 @@ class _Sending:
             self._launch(batch.messages, key[1])
 
     def _launch(self, messages: list[Message], queue: MessageQueue | None) -> None:
-        while len(self._in_flight) >= _MOST_IN_FLIGHT:
+        while len(self._in_flight) >= _MAX_IN_FLIGHT:
             self._in_flight.popleft().result()
         if queue is not None and (previous := self._previous.get(queue)) is not None:
             previous.result()

@@ -598,7 +598,7 @@ class TestRelays:
             began = trio.lowlevel.current_statistics().tasks_living
             body = await answer_of(one, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, topic="T", group="CG")
             assert sorted(body["consumerTable"]) == ["c1", "c2", "c3", "c4"]
-            monkeypatch.setattr(client_relays, "MOST_STATUS", 200)
+            monkeypatch.setattr(client_relays, "MAX_STATUS", 200)
             body = await answer_of(one, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, topic="T", group="CG")
             assert 0 < len(body["consumerTable"]) < 4
             assert trio.lowlevel.current_statistics().tasks_living <= began

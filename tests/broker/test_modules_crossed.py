@@ -24,7 +24,7 @@ from tests.support.memory_broker import RunningBroker, memory_broker
 
 ROOT = Path(__file__).parent.parent.parent
 NOT_OURS = {"tests", ".venv"}
-MOST_OF_A_SEND, MOST_OF_A_PULL = 8, 10
+MAX_PER_SEND, MAX_PER_PULL = 8, 10
 
 
 class Crossed:
@@ -78,7 +78,7 @@ async def test_a_send_crosses_few_modules(autojump_clock: MockClock, flush: str)
             await send(one)
         modules = await crossed_by(lambda: send(one))
         assert modules[:3] == ["remoting/request_reader.py", "remoting/dispatch.py", "broker/handlers/send_message.py"]
-        assert len(modules) <= MOST_OF_A_SEND, modules
+        assert len(modules) <= MAX_PER_SEND, modules
 
 
 async def test_a_pull_with_its_own_subscription_crosses_few_modules(autojump_clock: MockClock) -> None:
@@ -88,7 +88,7 @@ async def test_a_pull_with_its_own_subscription_crosses_few_modules(autojump_clo
             await one.pull("T", 0, 0)
         modules = await crossed_by(lambda: one.pull("T", 0, 0))
         assert modules[:3] == ["remoting/request_reader.py", "remoting/dispatch.py", "broker/handlers/pull_message.py"]
-        assert len(modules) <= MOST_OF_A_PULL, modules
+        assert len(modules) <= MAX_PER_PULL, modules
 
 
 @pytest.mark.parametrize("expression", ["*", "A || B"])
@@ -104,4 +104,4 @@ async def test_a_pull_using_a_heartbeats_subscription_crosses_few_modules(
         fields = {"sysFlag": 0, "subVersion": 1, "subscription": None}
         await one.pull("T", 0, 0, **fields)
         modules = await crossed_by(lambda: one.pull("T", 0, 0, **fields))
-        assert len(modules) <= MOST_OF_A_PULL, modules
+        assert len(modules) <= MAX_PER_PULL, modules

@@ -48,7 +48,7 @@ async def test_one_queue_of_a_group_gets_one_event_a_minute(autojump_clock: Mock
 
 
 async def test_events_are_limited_in_total(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset_moved, "MOST_A_MINUTE", 5)
+    monkeypatch.setattr(offset_moved, "MAX_PER_MINUTE", 5)
     async with memory_broker() as one:
         await one.send("T")
         for number in range(20):

@@ -367,8 +367,8 @@ class TestBatches:
         self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, large: int, size: int
     ) -> None:
         monkeypatch.setattr(send_batch, "LARGE", large)
-        monkeypatch.setattr(send_batch, "MOST_MESSAGES", 50)
-        monkeypatch.setattr(send_batch, "MOST_KEYS", 60)
+        monkeypatch.setattr(send_batch, "MAX_MESSAGES", 50)
+        monkeypatch.setattr(send_batch, "MAX_KEYS", 60)
         async with memory_broker() as one:
             for count, keys, code in [(50, b"", 0), (51, b"", 13), (30, b"KEYS\x01a b", 0), (31, b"KEYS\x01a b", 13)]:
                 items = [BatchItem(0, b"x" * (n % 2 * size), keys) for n in range(count)]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketlet.client import AsyncProducer, Message, MessageQueue, Refused, SendStatus, TimedOut
-from rocketlet.client.sending.lanes import MOST_BYTES
+from rocketlet.client.sending.lanes import MAX_BYTES
 from rocketlet.remoting.handler import Reply, Request
 from rocketlet.remoting.request_codes import RequestCode
 from tests.support.properties import examples
@@ -74,7 +74,7 @@ async def test_sends_of_one_turn_share_a_batch_even_to_an_idle_queue(
 
 
 async def test_a_batch_stays_within_its_byte_limit(autojump_clock: trio.testing.MockClock) -> None:
-    body = bytes(MOST_BYTES // 4)
+    body = bytes(MAX_BYTES // 4)
     async with scripted_brokers("a", queues=1) as script, producer_at(script, compress_over=1 << 20) as producer:
         for each in [producer.send_soon(Message("T", body)) for _ in range(9)]:
             await each

@@ -22,8 +22,8 @@ from rocketlet.client import AsyncProducer, AsyncPushConsumer, ConsumeFrom, Late
 from rocketlet.common.message import ReceivedMessage
 from rocketlet.console import app as console_app
 from rocketlet.console.config import ConsoleConfig
-from rocketlet.console.jobs import MOST_KEPT, MOST_RUNNING, Job, Jobs, TooManyJobs
-from rocketlet.console.pages.topics import MOST_TAILS
+from rocketlet.console.jobs import MAX_KEPT, MAX_RUNNING, Job, Jobs, TooManyJobs
+from rocketlet.console.pages.topics import MAX_TAILS
 from rocketlet.console.sampling import Sampler
 from tests.support.console_browser import Browser
 from tests.support.memory_cluster import Cluster, memory_cluster
@@ -416,18 +416,18 @@ async def test_jobs_can_be_stopped_and_are_limited(autojump_clock: trio.testing.
         failing = jobs.begin("x", "/x", fails, ended.append)
         await trio.testing.wait_all_tasks_blocked()
         assert (failing.outcome, failing.bad) == ("ValueError: not today", True)
-        several = [jobs.begin("x", "/x", endless, ended.append) for _ in range(MOST_RUNNING)]
+        several = [jobs.begin("x", "/x", endless, ended.append) for _ in range(MAX_RUNNING)]
         with pytest.raises(TooManyJobs):
             jobs.begin("x", "/x", endless, ended.append)
         await trio.testing.wait_all_tasks_blocked()
         for job in several:
             job.scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
-        assert [job.outcome for job in ended[1:]] == ["stopped after 7"] * MOST_RUNNING
-        for _ in range(2 * MOST_KEPT):
+        assert [job.outcome for job in ended[1:]] == ["stopped after 7"] * MAX_RUNNING
+        for _ in range(2 * MAX_KEPT):
             jobs.begin("y", "/y", fails, ended.append)
             await trio.testing.wait_all_tasks_blocked()
-        assert len(jobs.of("/y")) == MOST_KEPT
+        assert len(jobs.of("/y")) == MAX_KEPT
         assert jobs.get(failing.id) is None
 
 
@@ -448,7 +448,7 @@ async def test_leaving_a_live_page_frees_its_slot(autojump_clock: trio.testing.M
     async with shop() as (_, browser, _):
         await browser.get("/topics/orders/tail/events", seconds=3)
         assert browser.app.state.console.tails == 0
-        browser.app.state.console.tails = MOST_TAILS
+        browser.app.state.console.tails = MAX_TAILS
         assert (await browser.get("/topics/orders/tail/events", seconds=3)).status == 503
 
 

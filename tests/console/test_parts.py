@@ -15,9 +15,9 @@ pytest.importorskip("markupsafe", reason="the extra console is not installed")
 
 from rocketlet.console.bodies import SHOWN, shown
 from rocketlet.console.charts import Line, chart, round_limit, thinned
-from rocketlet.console.history import MOST_SERIES, History
+from rocketlet.console.history import MAX_SERIES, History
 from rocketlet.console.texts import CHINESE
-from rocketlet.console.visitors import MOST_GUESSES, Role, Visitors
+from rocketlet.console.visitors import MAX_GUESSES, Role, Visitors
 
 CONSOLE = Path(__file__).parent.parent.parent / "console"
 
@@ -88,9 +88,9 @@ def test_history_is_a_ring_of_a_day() -> None:
 
 def test_history_limits_its_series_and_drops_old_ones() -> None:
     history = History(3600.0)
-    history.add(0.0, {f"s{number}": 1.0 for number in range(2 * MOST_SERIES)})
-    assert len(history.series(f"s{MOST_SERIES - 1}")[0]) == 1
-    assert len(history.series(f"s{MOST_SERIES}")[0]) == 0
+    history.add(0.0, {f"s{number}": 1.0 for number in range(2 * MAX_SERIES)})
+    assert len(history.series(f"s{MAX_SERIES - 1}")[0]) == 1
+    assert len(history.series(f"s{MAX_SERIES}")[0]) == 0
     for hour in range(1, 26):
         history.add(hour * 3600.0, {"new": 1.0})
     assert len(history.series("s0")[0]) == 0
@@ -121,7 +121,7 @@ def test_a_session_ends_by_expiry_and_by_logout() -> None:
 
 def test_guessing_is_slow() -> None:
     some = visitors("secret")
-    for _ in range(MOST_GUESSES):
+    for _ in range(MAX_GUESSES):
         assert some.log_in("guess", 0.0) is None
     assert some.log_in("secret", 30.0) is None
     assert some.log_in("secret", 90.0) is not None

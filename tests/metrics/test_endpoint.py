@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketlet.metrics.endpoint import FRESH_SECONDS, IDLE_SECONDS, MOST_CONNECTIONS, Endpoint
+from rocketlet.metrics.endpoint import FRESH_SECONDS, IDLE_SECONDS, MAX_CONNECTIONS, Endpoint
 from rocketlet.metrics.page import Page
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.transport import ByteStream
@@ -138,7 +138,7 @@ async def test_a_peer_that_stalls_is_closed_in_time(said: bytes, autojump_clock:
 
 async def test_connections_are_limited(autojump_clock: trio.testing.MockClock) -> None:
     async with serving(Told()) as (network, address):
-        held = [await network.dial(address) for _ in range(MOST_CONNECTIONS)]
+        held = [await network.dial(address) for _ in range(MAX_CONNECTIONS)]
         await trio.testing.wait_all_tasks_blocked()
         refused = await network.dial(address)
         assert await refused.receive_some() == b""

@@ -14,7 +14,7 @@ from rocketlet.common.clock import TrioWallClock, system_clock
 from rocketlet.proxy.connection import (
     GREETING_SECONDS,
     IDLE_SECONDS,
-    MOST_UNREAD,
+    MAX_UNREAD,
     REQUEST_SECONDS,
     SILENT_SECONDS,
     STUCK_SECONDS,
@@ -180,7 +180,7 @@ async def test_a_peer_that_does_not_read_is_bounded_and_then_closed(
             await connection.send(connection.headers(number, "ReceiveMessage") + frame(DATA, 1, number, request))
             await trio.sleep(0.1)
         unread = max((one.unread for one in stack.proxy.server.connections), default=0)
-        assert MOST_UNREAD < unread < 2 * MOST_UNREAD
+        assert MAX_UNREAD < unread < 2 * MAX_UNREAD
         began = trio.current_time()
         await ended(connection)
         assert trio.current_time() - began < STUCK_SECONDS + 10

@@ -40,7 +40,7 @@ def test_a_rate_allows_a_burst_of_one_second() -> None:
 
 
 def test_rates_for_many_names_use_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketlet.remoting.rates._MOST_BUCKETS", 100)
+    monkeypatch.setattr("rocketlet.remoting.rates._MAX_BUCKETS", 100)
     rates = Rates()
     for number in range(1_000):
         rates.take(f"peer {number}", 3, number / 1000)

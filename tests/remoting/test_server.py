@@ -777,7 +777,7 @@ async def test_a_deferred_request_keeps_no_body(nursery: trio.Nursery) -> None:
 async def test_requests_in_progress_are_counted_in_bytes(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "MOST_HELD_BY_CONNECTION", 200_000)
+    monkeypatch.setattr(dispatch, "MAX_HELD_BY_CONNECTION", 200_000)
     parking = Parking()
     server = await serving(nursery, {1: Handler(parking, parks=True)})
     client, other = await server.client(), await server.client()
@@ -800,7 +800,7 @@ async def test_requests_in_progress_are_counted_in_bytes(
 async def test_a_closed_connection_releases_its_requests_bytes(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "MOST_HELD", 200_000)
+    monkeypatch.setattr(dispatch, "MAX_HELD", 200_000)
     parking = Parking()
     server = await serving(nursery, {1: Handler(parking, parks=True)})
     for _ in range(5):

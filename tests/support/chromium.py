@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PATIENCE_MS = 120_000  # a loaded machine; nothing is waited for that long otherwise
-MOST_TABS = 400
+MAX_TABS = 400
 
 
 class Missing(Exception):
@@ -93,7 +93,7 @@ class Visitor:
     def reach(self, locator: Locator) -> None:
         """Move there by Tab only. The focus must be visible."""
         here = "one => one === document.activeElement"
-        for _ in range(MOST_TABS):
+        for _ in range(MAX_TABS):
             if locator.evaluate(here):
                 return
             self.page.keyboard.press("Tab")

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from random import Random
 
 _RANGE = range(12_000, 32_000)
-_MOST_GIVEN = len(_RANGE) // 4
+_MAX_GIVEN = len(_RANGE) // 4
 _chance = Random(os.getpid())  # concurrent tests look in different places
 _given: dict[int, None] = {}  # the latest: their servers may not have bound them yet
 
@@ -33,7 +33,7 @@ def free_port(*neighbours: int) -> int:
             except OSError:
                 continue
         _given.update(dict.fromkeys(wanted))
-        while len(_given) > _MOST_GIVEN:
+        while len(_given) > _MAX_GIVEN:
             del _given[next(iter(_given))]
         return port
 

@@ -19,7 +19,7 @@ from rocketlet.tools.admin.command import TOPIC, AdminError, Result, Said, Table
 from rocketlet.tools.admin.reading import line_of, pulled, queues_of, row_of, span
 from rocketlet.tools.admin.sending import sender
 
-_MOST_CONSUMED = 128
+_MAX_CONSUMED = 128
 
 _BEGIN = click.option("-b", "--beginTimestamp", "begin", callback=moment, help="Stored at this time or later.")
 _END = click.option("-e", "--endTimestamp", "end", callback=moment, help="Stored at this time or before.")
@@ -104,7 +104,7 @@ async def _queue(calls: Admin, topic: str, broker: str, queue_id: int) -> tuple[
 @click.option("-g", "--consumerGroup", "group", metavar="GROUP", help="(no group is needed)")
 @click.option("-s", "--beginTimestamp", "begin", callback=moment, help="Stored at this time or later.")
 @_END
-@click.option("-c", "--MessageNumber", "most", type=click.IntRange(1), default=_MOST_CONSUMED, show_default=True)
+@click.option("-c", "--MessageNumber", "most", type=click.IntRange(1), default=_MAX_CONSUMED, show_default=True)
 async def consume_message(
     calls: Admin, topic: str, broker: str | None, queue_id: int | None, offset: int | None, group: str | None,
     begin: int | None, end: int | None, most: int,

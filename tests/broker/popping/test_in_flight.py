@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from rocketlet.broker.popping import in_flight
 from rocketlet.broker.popping.in_flight import NEVER, Entry, InFlight, in_order
 
-SIZES = {"_BLOCK": 8, "_SHORTEST_RUN": 2, "_MOST_RUNS": 3}
+SIZES = {"_BLOCK": 8, "_SHORTEST_RUN": 2, "_MAX_RUNS": 3}
 usual_sizes = {name: getattr(in_flight, name) for name in SIZES}
 
 

@@ -38,7 +38,7 @@ from tests.support.waiting_parts import HOST, no_bits, small_config
 
 CRASHES = int(os.environ.get("POP_CRASHES", "40"))
 QUEUES = 2
-MOST_TRIES = 3  # deliveries
+MAX_TRIES = 3  # deliveries
 GROUP, TOPIC = "G", "T"
 
 
@@ -95,7 +95,7 @@ class World:
         topics = TopicTable(settings, lambda: self.now, lambda: None)
         topics.update(Topic(TOPIC, QUEUES, QUEUES))
         groups = SubscriptionGroups(settings, lambda: self.now, lambda: None)
-        groups.update(SubscriptionGroupConfig(groupName=GROUP, retryMaxTimes=MOST_TRIES - 1))
+        groups.update(SubscriptionGroupConfig(groupName=GROUP, retryMaxTimes=MAX_TRIES - 1))
         self.offsets = ConsumerOffsets()
         for queue_id, offset in self.saved.items():
             self.offsets.commit(GROUP, TOPIC, queue_id, offset)
@@ -254,13 +254,13 @@ class World:
     def _learn_dead(self, queues: object) -> None:
         """A message dies when it is examined, never before its time, and is then in the dead letters."""
         for key, message in self.messages.items():
-            if message.times >= MOST_TRIES and not message.over and message.due <= self.now and self._is_over(message):
+            if message.times >= MAX_TRIES and not message.over and message.due <= self.now and self._is_over(message):
                 self.messages[key] = replace(message, due=-2)
         there = set(self._dead_ones())
         dead = {key for key, one in self.messages.items() if one.due == -2}
         assert dead <= there, "a dead letter is missing"
         # A crash may come between the dead letter and the fact; it is not written again then.
-        assert all(self.messages[key].times >= MOST_TRIES for key in there - dead)
+        assert all(self.messages[key].times >= MAX_TRIES for key in there - dead)
 
     def _entry(self, message: Message) -> tuple[int, int] | None:
         """The broker's (times, due) of a message; None if it is over."""
@@ -331,7 +331,7 @@ class World:
         assert known is not None
         entry = self._entry(known)
         if entry is None:
-            dying = known.times >= MOST_TRIES and known.due <= self.now
+            dying = known.times >= MAX_TRIES and known.due <= self.now
             assert known.over or (after is not None and after.over) or may_be_done or dying, f"{known} was lost"
             dead = key in self._dead_ones()
             self.messages[key] = replace(known, due=known.due if known.over else (-2 if dying and dead else -1))
@@ -381,6 +381,6 @@ def test_pops_agree_with_their_model_over_crashes(seed: int, monkeypatch: pytest
         monkeypatch.setattr(in_flight, "_BLOCK", 3)  # a snapshot has many records, and is cut short by crashes
     if seed % 2:
         monkeypatch.setattr(in_flight, "_SHORTEST_RUN", 1)
-        monkeypatch.setattr(in_flight, "_MOST_RUNS", 2)
+        monkeypatch.setattr(in_flight, "_MAX_RUNS", 2)
     each = -(-CRASHES // max(2, min(CRASHES // 20, 500)))
     assert trio.run(live, seed, each) >= each

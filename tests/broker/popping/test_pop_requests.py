@@ -427,7 +427,7 @@ async def test_the_state_topic_is_hidden_from_clients(autojump_clock: MockClock)
 async def test_a_pop_from_any_of_very_many_queues_is_refused(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pop_message, "MOST_QUEUES", 3)
+    monkeypatch.setattr(pop_message, "MAX_QUEUES", 3)
     async with memory_broker() as one:
         await send_some(one, 4)
         popper = Popper(one)
@@ -441,7 +441,7 @@ async def test_the_queues_that_pops_wait_for_are_bounded(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes 300 bytes for each group that waits: 100,000 groups at 1,024 queues would take 30 GB."""
-    monkeypatch.setattr(waiting, "MOST_WATCHED", 6)
+    monkeypatch.setattr(waiting, "MAX_WATCHED", 6)
     async with memory_broker() as one, trio.open_nursery() as nursery:
         await send_some(one, 4)
         first, second = Popper(one, "G1"), Popper(one, "G2")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rocketlet.proxy.http2 import frames, patience
 from rocketlet.proxy.http2.frames import ErrorCode
 from rocketlet.proxy.http2.protocol import (
-    MOST_HEADER_BYTES,
+    MAX_HEADER_BYTES,
     OUR_MAX_FRAME,
     WINDOW,
     Breach,
@@ -279,7 +279,7 @@ def test_pings_and_window_updates_with_each_message_are_no_flood() -> None:
         (data(9, b"x"), ErrorCode.PROTOCOL_ERROR),
         (opening(1) + frames.frame(frames.DATA, frames.PADDED, 1, b"\x09short"), ErrorCode.PROTOCOL_ERROR),
         (
-            opening(1, 0) + frames.frame(frames.CONTINUATION, 0, 1, bytes(MOST_HEADER_BYTES)),
+            opening(1, 0) + frames.frame(frames.CONTINUATION, 0, 1, bytes(MAX_HEADER_BYTES)),
             ErrorCode.ENHANCE_YOUR_CALM,
         ),
     ],

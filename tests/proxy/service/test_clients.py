@@ -62,7 +62,7 @@ def test_invalid_names_are_not_remembered() -> None:
 
 
 def test_all_settings_together_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(module, "MAX_BYTES", 10_000)
     clients = Clients(Random(1))
     with pytest.raises(Refusal):
         for number in range(100):

@@ -14,8 +14,8 @@ from rocketlet.common.message_properties import decode
 from rocketlet.proxy.call import Refusal
 from rocketlet.proxy.config import ProxyConfig
 from rocketlet.proxy.service.outgoing import (
-    MOST_HEAD_BYTES,
-    MOST_MESSAGES,
+    MAX_HEAD_BYTES,
+    MAX_MESSAGES,
     check_bytes,
     check_group,
     check_topic,
@@ -147,13 +147,13 @@ def test_adding_a_queue_moves_a_group_only_to_it(key: int, queues: int) -> None:
 def test_a_large_send_must_be_large_by_its_bodies() -> None:
     check_bytes(m.SendMessageRequest(messages=[message(bytes(4 << 20))]).SerializeToString())
     check_bytes(m.SendMessageRequest(messages=[message(bytes(1 << 20)) for _ in range(4)]).SerializeToString())
-    many = m.SendMessageRequest(messages=[message()] * (MOST_MESSAGES + 1)).SerializeToString()
+    many = m.SendMessageRequest(messages=[message()] * (MAX_MESSAGES + 1)).SerializeToString()
     with pytest.raises(Refusal):
         check_bytes(many)
     for hollow in (
         b"\x0a\x00" * 1_000_000,
         b"\x0a\x80\x89\x7a" + b"\x12\x00" * 1_000_000,
-        m.SendMessageRequest(messages=[message(user={"x" * MOST_HEAD_BYTES: "y"})]).SerializeToString(),
+        m.SendMessageRequest(messages=[message(user={"x" * MAX_HEAD_BYTES: "y"})]).SerializeToString(),
         m.SendMessageRequest(messages=[message(keys=["k"] * 100_000)]).SerializeToString(),
     ):
         with pytest.raises(Refusal):

@@ -80,7 +80,7 @@ async def test_what_was_released_does_not_pile_up(autojump_clock: MockClock) -> 
 async def test_what_waits_to_be_asked_is_bounded(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "MOST_DUE", 10)
+    monkeypatch.setattr(module, "MAX_DUE", 10)
     renewals = Renewals(ProxyConfig(), Brokers(), lambda: START_MS)  # type: ignore[arg-type]
     for offset in range(20):
         renewals.give_back("CG", "T", handle(offset))
