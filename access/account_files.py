@@ -188,7 +188,7 @@ class _Reader:
         if self._is_empty(node):
             return
         if not isinstance(node, yaml.SequenceNode):
-            raise self._error(node, "a list is needed here, each entry behind a dash")
+            raise self._error(node, "a list is needed here, each entry after a dash")
         yield from node.value
 
     def text(self, node: Node) -> str:

@@ -60,10 +60,10 @@ class TopicRoutes:
                 if answer.code == ResponseCode.SUCCESS:
                     route = TopicRouteData.from_json(answer.body)
                     return sorted(
-                        WireQueue(one.brokerName, queue, topic)
-                        for one in route.queueDatas
-                        if one.perm & PERM_READ
-                        for queue in range(min(one.readQueueNums, 65_535))
+                        WireQueue(queue_data.brokerName, queue, topic)
+                        for queue_data in route.queueDatas
+                        if queue_data.perm & PERM_READ
+                        for queue in range(min(queue_data.readQueueNums, 65_535))
                     )
             except (RemotingError, BodyError) as error:
                 log.info("name server %s does not tell the route of %s: %s", address, topic, error)

@@ -77,7 +77,7 @@ class Fault(enum.Enum):
 
     EMPTY = "nothing written"
     BLANK = "end of the file"
-    TORN = "torn: it goes on behind the end of the data"
+    TORN = "torn: it goes on after the end of the data"
     MAGIC = "no record magic"
     LENGTHS = "the inner lengths do not add up to its size"
     BODY_CRC = "the body does not match its CRC"
@@ -127,7 +127,7 @@ Fields: TypeAlias = tuple[
 
 
 class Place(NamedTuple):
-    """Where a record and its parts are, and what of it is needed before it is decoded."""
+    """Where a record and its parts are, and the fields that are needed before it is decoded."""
 
     at: int
     body_at: int
@@ -334,7 +334,7 @@ def properties_of(buffer: Buffer, at: int = 0) -> bytes:
 
 
 def with_reconsume_times(record: Buffer, times: int) -> bytes:
-    """The record of a message that was delivered so many times before, beyond those that it tells of itself.
+    """The record of a message, with `times` added to the number of deliveries that it states.
 
     REQUIRES: a whole record, which has no CRC of its own over this field.
     """

@@ -12,7 +12,7 @@ itself. The connection over which a broker registered is its lease: `forget` end
 Invariants:
 - an address is in `live` exactly when it is in one BrokerData, under the name and id of its lease;
 - a broker name is in `brokers` exactly when it has an address, and then in one cluster; no cluster is empty;
-- no topic is empty; what answers tell of a topic are the QueueData of names that `_topics_of` has it for, and those
+- no topic is empty; answers about a topic contain the QueueData of the names for which `_topics_of` has it, and those
   names are in `brokers`; any other QueueData is stale, and listed in `_stale` until it is swept;
 - `changes` grows whenever an answer of `route`, `cluster_info` or a list may differ from the previous one.
 

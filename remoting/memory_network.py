@@ -84,15 +84,15 @@ class MemoryNetwork:
             if stream.lost_bytes and address in (stream.local, stream.peer):
                 stream.break_both()
 
-    def separate(self, one: str, other: str) -> None:
+    def separate(self, first: str, second: str) -> None:
         """Swallow all traffic between two hosts, without breaking anything; `*` means every host."""
-        self._separated.add(frozenset((one, other)))
+        self._separated.add(frozenset((first, second)))
 
-    def unite(self, one: str, other: str) -> None:
+    def unite(self, first: str, second: str) -> None:
         """End a separation, as `rejoin` ends an isolation."""
-        self._separated.discard(frozenset((one, other)))
+        self._separated.discard(frozenset((first, second)))
         for stream in list(self._streams):
-            if stream.lost_bytes and {one, other} <= {*_hosts(stream), "*"}:
+            if stream.lost_bytes and {first, second} <= {*_hosts(stream), "*"}:
                 stream.break_both()
 
     def pause(self, host: str) -> None:
@@ -109,11 +109,11 @@ class MemoryNetwork:
         while stopped := [self._paused[host] for host in _hosts(stream) if host in self._paused]:
             await stopped[0].wait()
 
-    def are_separated(self, one: str, other: str) -> bool:
+    def are_separated(self, first: str, second: str) -> bool:
         """Whether bytes between these hosts are lost now."""
         if not self._separated:
             return False
-        return any(frozenset(both) in self._separated for both in ((one, other), (one, "*"), (other, "*")))
+        return any(frozenset(pair) in self._separated for pair in ((first, second), (first, "*"), (second, "*")))
 
     def cut_host(self, host: str) -> int:
         """Break every connection of a host. Returns their number."""

@@ -33,8 +33,8 @@ DEFAULT_SPLIT = 64 << 20
 _OVERHANG = 256 << 10  # read after a split for its last record; a longer one costs a second read
 _WINDOW = 16 << 20
 _ZEROS_OF_A_RECORD = 64 << 10
-_STALE = "left behind when the log was cut: older than what stands before it"
-_NOT_FOLLOWED = "behind the good end of a log that is being written or was not closed"
+_STALE = "left over from before the log was cut: older than the record before it"
+_NOT_FOLLOWED = "after the valid end of a log that is being written or was not closed"
 
 
 @dataclass(slots=True, frozen=True)

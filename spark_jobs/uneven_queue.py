@@ -53,7 +53,7 @@ class UnevenQueue:
         ends = [*(np.flatnonzero(np.diff(units["queue_offset"]) != 1) + 1).tolist(), len(units)]
         at = 0
         for end in ends:
-            # Where a record's offset is ignored, those behind it are looked at one by one as well.
+            # Where a record's offset is ignored, those after it are examined one by one as well.
             while at < end:
                 until = end if self._follow(*units[at].tolist()) else at + 1
                 self._append(units[at:until])

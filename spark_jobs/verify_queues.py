@@ -128,7 +128,7 @@ def _queue_checker(
 
 
 def _ext_codes(root: str, topic: str, queue_id: int) -> Callable[[int], int | None]:
-    """Reads the tags code behind the address of an extension unit."""
+    """Reads the tags code that the address of an extension unit stands for."""
     folder = f"{root}/{queue_ext_folder(topic, queue_id)}"
     files = {parse_offset(entry.name): entry for entry in list_folder(folder)}
 

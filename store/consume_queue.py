@@ -95,8 +95,8 @@ class ConsumeQueue:
         sizes: NDArray[Any],
         tags_codes: Sequence[int] | NDArray[Any] | int,
     ) -> None:
-        """Write the entries from an offset on; all may have one tags code. Raises OSError, with `end` behind those that
-        are written."""
+        """Write the entries from an offset on; all may have one tags code. Raises OSError, with `end` after those that
+        were written."""
         count, at = len(log_offsets), offset * ENTRY_SIZE - self._base
         if at + count * ENTRY_SIZE > self._ready:  # a new file, or the end of this one
             self.write_each(
@@ -150,8 +150,8 @@ class ConsumeQueue:
         file = self.files.find(offset * ENTRY_SIZE)
         if file is None or not 0 <= offset < self.end:
             return None
-        found: tuple[int, int, int] = ENTRY.unpack_from(file.buffer, offset * ENTRY_SIZE - file.begin)
-        return found
+        values: tuple[int, int, int] = ENTRY.unpack_from(file.buffer, offset * ENTRY_SIZE - file.begin)
+        return values
 
     def entries(self, offset: int, count: int) -> memoryview:
         """Bytes of up to `count` entries from an offset on, no farther than the end of their file; may be empty."""

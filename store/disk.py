@@ -518,8 +518,8 @@ class RealDisk:
         os.replace(path, new_path)
 
     def sync_all(self, path: str) -> bool:
-        # syncfs tells of failed writes since its descriptor was opened, from Linux 5.8 on. They may be another
-        # program's: then each of our files is asked.
+        # From Linux 5.8 on, syncfs reports failed writes since its descriptor was opened. They may be another
+        # program's: then each of our files is checked.
         descriptor = self._locked.get(os.path.realpath(path))
         if descriptor is None or not _syncfs_tells:
             return False

@@ -522,7 +522,7 @@ class MessageStore(Lookup):
     async def delete_expired(self) -> int:
         """Delete log files past their time now, whatever the hour; returns how many."""
         deleted = 0
-        while await self._retention.tick(asked=True):
+        while await self._retention.tick(requested=True):
             deleted += 1
         return deleted
 

@@ -200,8 +200,8 @@ class Recovery:
         file = self._log.files.find(offset)
         if file is None or offset + size != progress.log_offset or progress.log_offset > file.end:
             return False
-        found = outline(file.buffer, offset - file.begin, file.size, False, offset)
-        if not isinstance(found, Outline) or found.size != size:
+        present = outline(file.buffer, offset - file.begin, file.size, False, offset)
+        if not isinstance(present, Outline) or present.size != size:
             return False
         record = file.buffer[offset - file.begin : offset - file.begin + size]
         return checksum(record) == progress.record_crc and self._has_queues(progress) and self._has_index(progress)

@@ -110,7 +110,7 @@ class Retention:
             deleted = await self.tick()
             await trio.sleep(_PAUSE if deleted else self._config().clean_resource_interval / 1000)
 
-    async def tick(self, *, asked: bool = False) -> bool:
+    async def tick(self, *, requested: bool = False) -> bool:
         """Check the disk, and delete at most one log file with the entries that refer to it; whether one was
         deleted."""
         config = self._config()
@@ -122,7 +122,7 @@ class Retention:
             return False
         now = self._clock()
         age = now - self._disk.modified(first.path)
-        reason = reason_to_delete(age, now, pressure, asked, config)
+        reason = reason_to_delete(age, now, pressure, requested, config)
         if not reason:
             return False
         begin, end = [_time(await self._store_time_of(log_offset)) for log_offset in (first.begin, first.end)]

@@ -212,8 +212,11 @@ class Replicas:
             upto,
             tables.tombstones.last,
             upto != tables.offsets.version,
-            [(one.group, one.topic, one.queue_id, one.offset, one.stamp) for one in changes],
-            [(one.number, one.kind, one.name, one.log_offset) for one in tables.tombstones.after(seen.tombstones)],
+            [(change.group, change.topic, change.queue_id, change.offset, change.stamp) for change in changes],
+            [
+                (stone.number, stone.kind, stone.name, stone.log_offset)
+                for stone in tables.tombstones.after(seen.tombstones)
+            ],
             None,
             tables.delays.to_body()["offsetTable"] if seen.delays != tables.delays.version else None,
             self._store.log.end,

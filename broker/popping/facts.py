@@ -147,7 +147,7 @@ def read(data: bytes) -> Iterator[Fact]:
             names_end = at + group_size + topic_size
             end = names_end + size
             if end > len(data):
-                raise FactError(f"a fact at byte {at} goes on behind the end of its record")
+                raise FactError(f"a fact at byte {at} goes on after the end of its record")
             group, topic = data[at : at + group_size].decode(), data[at + group_size : names_end].decode()
             yield _read(Kind(kind), Key(group, topic, queue_id), data[names_end:end], flags)
         except (error, ValueError, IndexError) as why:

@@ -10,7 +10,7 @@ bisection and scanned by numpy, 5 µs per block. Acknowledged ones stay as DONE 
 Messages delivered together for the first time are nearly always acknowledged together. So the newest deliveries stay
 whole, as *runs*, and become entries only when one of them is needed, or when there are many.
 
-Invariants: `next` is greater than every entry; `count` is the number of entries that are not done; runs are behind all
+Invariants: `next` is greater than every entry; `count` is the number of entries that are not done; runs come after all
 blocks, and take no more memory than their entries would.
 
 Java: broker/processor/PopBufferMergeService.java, store/pop/PopCheckPoint.java

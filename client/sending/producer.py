@@ -143,7 +143,7 @@ class Preparer:
             self._compress(send)
         send.flag = message.flag
         send.timeout = timeout
-        # What a broker takes by itself only, or what tells of one message where a batch has room for all together.
+        # Messages that a broker accepts only alone, or with a field that a batch states only once for all.
         send.alone = bool(
             oneway
             or sys_flag

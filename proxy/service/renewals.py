@@ -166,10 +166,10 @@ class Renewals:
             raise ClientError(f"no master of broker {handle.broker_name[:80]!r} is known")
         answer = await self._brokers.ask(address, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
         try:
-            found = from_ext(ChangeInvisibleTimeAnswerHeader, answer.ext)
+            changed = from_ext(ChangeInvisibleTimeAnswerHeader, answer.ext)
         except HeaderError as error:
             raise ClientError(f"the answer to a change cannot be read: {error}") from error
-        return handle.changed(found.popTime, found.invisibleTime, found.reviveQid)
+        return handle.changed(changed.popTime, changed.invisibleTime, changed.reviveQid)
 
     def give_back(self, group: str, topic: str, handle: ReceiptHandle) -> None:
         """No consumer holds the message any more: make it visible soon."""

@@ -162,9 +162,9 @@ class _GivenOptions:
         return group
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+def read_options(values: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The options of a table or stream. Raises BadOption."""
-    options = _GivenOptions(given, _READING)
+    options = _GivenOptions(values, _READING)
     topics = tuple(name.strip() for name in options.text("topics", options.text("path")).split(",") if name.strip())
     pattern = options.text("topicsPattern")
     if bool(topics) == bool(pattern):
@@ -200,9 +200,9 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
 
 
-def write_options(given: Mapping[str, str]) -> WriteOptions:
+def write_options(values: Mapping[str, str]) -> WriteOptions:
     """The options of a sink. Raises BadOption."""
-    options = _GivenOptions(given, _WRITING)
+    options = _GivenOptions(values, _WRITING)
     topic = options.text("topic", options.text("path"))
     if topic:
         try:

@@ -332,8 +332,8 @@ class IndexTable:
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """(hash, log offset, seconds, previous entry) of one entry."""
-        found: tuple[int, int, int, int] = ENTRY.unpack_from(self._buffer, self._entries_at + number * ENTRY_SIZE)
-        return found
+        values: tuple[int, int, int, int] = ENTRY.unpack_from(self._buffer, self._entries_at + number * ENTRY_SIZE)
+        return values
 
     def slot(self, number: int) -> int:
         """The newest entry of a slot."""

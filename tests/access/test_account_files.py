@@ -168,7 +168,7 @@ def test_global_addresses() -> None:
 @pytest.mark.parametrize(
     "text", ["", "# nothing yet\n", "accounts:\n", "accounts: []\n", "dataVersion:\n- counter: 1\n"]
 )
-def test_a_file_without_accounts_gets_its_first(text: str) -> None:
+def test_the_first_account_is_added_to_an_empty_file(text: str) -> None:
     edited = with_account("f", text.encode(), "newcomer", {"secretKey": "battery-staple"}, VERSION)
     assert [one.access_key for one in read_accounts("f", edited).accounts] == ["newcomer"]
     assert read_accounts("f", edited).version == VERSION

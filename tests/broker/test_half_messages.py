@@ -81,7 +81,7 @@ async def test_ends_in_any_order_advance_the_queues_in_order() -> None:
         assert parts.bodies(OP_HALF_TOPIC) == [b"2", b"0", b"3", b"1"]
 
 
-async def test_what_is_refused() -> None:
+async def test_invalid_ends_are_refused() -> None:
     async with waiting(MemoryDisk(), ManualClock()) as parts:
         other = parts.send("T", b"no half")
         half = parts.prepare("T", b"x")

@@ -523,7 +523,7 @@ async def test_a_message_at_the_maximum_retry_count_can_be_sent_back(autojump_cl
         RequestCode.CHECK_CLIENT_CONFIG,
     ],
 )
-async def test_a_body_about_one_thing_is_short(autojump_clock: MockClock, code: RequestCode) -> None:
+async def test_a_body_about_a_single_thing_must_be_short(autojump_clock: MockClock, code: RequestCode) -> None:
     async with memory_broker() as one:
         answer = await one.call(code, None, b"{" + b" " * (128 << 10) + b"}")
         assert answer.code == 1

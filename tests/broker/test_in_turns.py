@@ -44,7 +44,7 @@ async def test_other_tasks_run_between_items(monkeypatch: pytest.MonkeyPatch) ->
     assert len(set(others)) > 5  # 15 or so, as trio shuffles them
 
 
-async def test_little_work_is_done_at_once() -> None:
+async def test_short_work_is_done_in_one_turn() -> None:
     began = trio.lowlevel.current_statistics().tasks_living
     seen: list[int] = []
     await in_turns(range(20), seen.append)

@@ -124,7 +124,7 @@ async def test_a_client_that_disconnects_meanwhile(autojump_clock: trio.testing.
         assert answers[0].code == 1
 
 
-async def test_what_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+async def test_replies_that_cannot_be_delivered_are_refused(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker() as one:
         header = SendMessageHeaderV2(queueId=0, topic="Unknown", properties="")
         answer = await one.call(RequestCode.SEND_REPLY_MESSAGE_V2, header, b"x")

@@ -101,7 +101,7 @@ def replace_group(one: RunningBroker, **changes: object) -> SubscriptionGroupCon
     return msgspec.structs.replace(group, **changes)
 
 
-async def test_what_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+async def test_invalid_send_backs_are_refused(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker(auto_create_subscription_group=False) as one:
         await one.send("T")
         assert await send_back(one, 0) == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST

@@ -324,7 +324,7 @@ class TestBatches:
                 assert (answer.code, answer.ext) == (expected, REGION), fields
             assert one.broker.store.log.end == 0
 
-    async def test_a_large_one_is_taken_apart_in_turns(
+    async def test_a_large_batch_is_decoded_in_turns(
         self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(send_batch, "LARGE", 100)
@@ -352,7 +352,7 @@ class TestBatches:
             assert found.code == 0
 
     @pytest.mark.parametrize("body", [b"garbage" * 30, encode_batch(ITEMS * 20)[:-1]])
-    async def test_a_large_one_that_is_none_is_refused_as_a_small_one_is(
+    async def test_a_large_body_that_is_no_batch_is_refused_like_a_small_one(
         self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, body: bytes
     ) -> None:
         monkeypatch.setattr(send_batch, "LARGE", 100)

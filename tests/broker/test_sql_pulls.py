@@ -95,7 +95,7 @@ async def test_an_expression_may_come_with_the_pull(autojump_clock: trio.testing
         assert "^" in (broken.remark or "")
 
 
-async def test_what_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+async def test_pulls_without_a_usable_filter_are_refused(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T")
         await one.heartbeat("c@1", "CG", sql("a !", 3))

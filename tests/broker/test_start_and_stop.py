@@ -220,7 +220,7 @@ def test_a_broker_without_a_name_takes_its_hosts(monkeypatch: pytest.MonkeyPatch
     assert host_name() == "my-host-example"
 
 
-def test_the_own_address_is_one_of_this_host() -> None:
+def test_the_broker_chooses_an_address_of_this_host() -> None:
     parts = own_address(["127.0.0.1:9876"]).split(".")
     assert len(parts) == 4
     assert own_address(["no.such.host.invalid:1"]).count(".") == 3

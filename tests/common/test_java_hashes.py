@@ -13,7 +13,7 @@ def test_agrees_with_hashing_one_by_one(texts: list[bytes]) -> None:
     assert string_hashes(texts) == [utf8_hash(text) for text in texts]
 
 
-def test_texts_longer_than_one_table_of_powers() -> None:
+def test_hashes_of_texts_longer_than_the_table_of_powers() -> None:
     texts = [b"TopicTest#" + b"%040d" % n for n in range(3000)] + ["订单".encode(), b"", b"x" * 70000]
     assert string_hashes(texts) == [utf8_hash(text) for text in texts]
 

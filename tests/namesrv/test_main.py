@@ -78,7 +78,7 @@ def test_help_imports_no_event_loop() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
 
 
-def test_a_start_imports_only_what_it_needs() -> None:
+def test_startup_imports_only_what_it_needs() -> None:
     others = ["numpy", "crc32c", "click", "msgpack", "asyncio"]
     code = f"import sys; import namesrv.namesrv; sys.exit(str([one for one in {others} if one in sys.modules]))"
     ended = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)

@@ -392,7 +392,7 @@ async def test_hooks_run_before_and_after_a_handler(nursery: trio.Nursery) -> No
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
 )
-async def test_nonsense_ends_its_own_connection_with_a_log_line(
+async def test_garbage_ends_its_own_connection_with_a_log_line(
     nursery: trio.Nursery, caplog: pytest.LogCaptureFixture, nonsense: bytes
 ) -> None:
     events = Events()
@@ -884,7 +884,7 @@ async def test_a_request_that_has_to_wait_is_served_again_and_answered_once(nurs
     assert running.server.statistics().in_flight["consumer"] == 0
 
 
-async def test_one_that_waits_goes_with_its_connection(nursery: trio.Nursery) -> None:
+async def test_a_waiting_request_ends_with_its_connection(nursery: trio.Nursery) -> None:
     def handle(_: Request) -> Reply:
         raise Later(trio.sleep_forever)
 

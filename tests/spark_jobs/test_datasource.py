@@ -209,7 +209,7 @@ def test_an_open_store_is_read_up_to_its_last_valid_record(
     (damage,) = messages(spark, tmp_path / "store", table="damage").collect()
     assert damage.log_offset == cut["phy"]
     assert damage.log_offset + damage.size >= records[-1]["phy"] + records[-1]["size"] - 3
-    assert damage.reason.startswith("behind the good end of a log that is being written")
+    assert damage.reason.startswith("after the valid end of a log that is being written")
     everything = offsets(messages(spark, tmp_path / "store", tail="through"))
     assert everything == [record["phy"] for record in records if record is not cut]
     (tmp_path / "store/abort").unlink()
@@ -231,7 +231,7 @@ def test_remains_of_an_older_log_are_not_messages(spark: SparkSession, tmp_path:
     assert offsets(messages(spark, tmp_path)) == list(range(0, len(new), len(new) // 3 if len(new) < 500 else 1))
     (damage,) = messages(spark, tmp_path, table="damage").collect()
     assert damage.log_offset == len(new)
-    assert damage.reason.startswith("left behind when the log was cut")
+    assert damage.reason.startswith("left over from before the log was cut")
 
 
 def test_a_dledger_log(spark: SparkSession, tmp_path: Path) -> None:

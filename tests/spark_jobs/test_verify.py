@@ -138,11 +138,11 @@ def test_a_seal_detects_what_no_record_shows(spark: SparkSession, store_of: Stor
         ("clean-zero-last-file", []),
         (
             "crash-garbage-tail",
-            ["D 136485 300 behind the good end of a log that is being written or was not closed (no record magic)"],
+            ["D 136485 300 after the valid end of a log that is being written or was not closed (no record magic)"],
         ),
         (
             "crash-torn-tail-size-only",
-            ["D 136182 4 behind the good end of a log that is being written or was not closed (no record magic)"],
+            ["D 136182 4 after the valid end of a log that is being written or was not closed (no record magic)"],
         ),
         (
             "crash-property-bit",

@@ -170,7 +170,7 @@ class StoreModel:
         return deleted
 
     async def _tick(self) -> bool:
-        return await self.store._retention.tick(asked=True)
+        return await self.store._retention.tick(requested=True)
 
     # ---- invariants
 

@@ -33,7 +33,7 @@ def test_a_plain_entry_is_never_evaluated() -> None:
         assert (found.eval, found.msg, found.extendDataJson, found.bitMap) == (False, None, None, None)
 
 
-def test_an_extended_one_shows_its_unit() -> None:
+def test_an_extended_entry_shows_its_unit() -> None:
     found = shown(ENTRY, units(), None)
     assert (found.tagsCode, found.eval) == (ADDRESS, False)
     assert found.extendDataJson == (
@@ -45,13 +45,13 @@ def test_an_extended_one_shows_its_unit() -> None:
     )
 
 
-def test_one_without_bits_shows_none() -> None:
+def test_an_entry_without_bits_shows_none() -> None:
     found = shown(ENTRY, units(b""), None)
     assert found.extendDataJson == '{"msgStoreTime":1795097348452,"size":20,"tagsCode":65}'
     assert found.bitMap is None
 
 
-def test_one_whose_unit_is_gone_says_so() -> None:
+def test_an_entry_whose_unit_is_gone_says_so() -> None:
     found = shown(ENTRY, Units(), EVERYTHING)
     assert (found.eval, found.msg) == (False, f"Cq extend not exist!addr: {ADDRESS}")
 

@@ -265,7 +265,7 @@ async def test_a_long_filter_examines_few_records_at_once(
         assert 0 < max(at_once) < 60
 
 
-async def test_what_is_refused(autojump_clock: MockClock) -> None:
+async def test_invalid_pops_are_refused(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await send_some(one, 1)
         popper = Popper(one)

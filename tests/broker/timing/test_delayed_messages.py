@@ -103,7 +103,7 @@ async def test_a_message_is_recalled_by_its_handle(autojump_clock: MockClock) ->
         assert await arrived(two) == [b"kept"]
 
 
-async def test_what_cannot_be_recalled(autojump_clock: MockClock) -> None:
+async def test_invalid_recalls_are_refused(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         sent = await one.send("T", b"x", TIMER_DELAY_SEC="5")
         handle = parse_recall_handle((sent.ext or {})["recallHandle"])
