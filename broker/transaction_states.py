@@ -1,9 +1,9 @@
 """Which half messages are over: the bookkeeping that lets the first end of a transaction win.
 
-A half message is over when it was committed, rolled back, given up, or put into the half queue again as a newer copy,
-which then represents the transaction. `done` is the first offset of the half queue that is not over, which RocketMQ
-stores as the offset of CID_RMQ_SYS_TRANS; a set holds the later ones that are over. The op queue has an entry for every
-decided end; `op_done` is its first entry that is still needed to know the half messages after `done`.
+A half message has ended when it was committed, rolled back, given up, or put into the half queue again as a newer
+copy, which then represents the transaction. `done` is the first offset of the half queue that has not ended, which
+RocketMQ stores as the offset of CID_RMQ_SYS_TRANS; a set holds the later ones that have. The op queue has an entry for
+every decided end; `op_done` is its first entry that is still needed to know the half messages after `done`.
 
 A producer may end a transaction under the offset of any of its copies. Its newest copy is found by the `key` of the
 message, which all copies share. Pure.

@@ -1,7 +1,8 @@
 """Namespaces: several tenants on one cluster, each seeing bare names.
 
-A topic or group `x` of namespace `ns` is `ns%x` on the wire, its retry topic `%RETRY%ns%x`. Brokers know nothing of
-it; the client puts the prefix on what goes out and takes it off what comes in. System topics and groups have none.
+A topic or group `x` of namespace `ns` is `ns%x` on the wire, its retry topic `%RETRY%ns%x`. Brokers do not know
+namespaces; the client adds the prefix to what it sends and removes it from what it receives. System topics and groups
+have none.
 
 Java: common/protocol/NamespaceUtil.java
 """

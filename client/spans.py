@@ -4,9 +4,9 @@
     consumer = PushConsumer("billing", listener, hooks=[OpenTelemetry()])
 
 The context of a send travels as `traceparent` (and `tracestate`, `baggage`) in the message's properties, as
-opentelemetry-java's instrumentation writes them, so traces go on across languages. A listener's span is linked to the
-send of each message that it was given; spans that the listener begins are its children. Names and attributes are those
-of OpenTelemetry's semantic conventions for messaging and RocketMQ, which are still in development.
+opentelemetry-java's instrumentation writes them, so traces continue across languages. A listener's span is linked to
+the send of each message that it was given; spans that the listener begins are its children. Names and attributes are
+those of OpenTelemetry's semantic conventions for messaging and RocketMQ, which are still in development.
 
 A batch carries no context of its own. A program that does not import this module pays nothing.
 

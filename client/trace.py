@@ -1,4 +1,4 @@
-"""Message traces: one message a second or so to the trace topic, telling what was sent and consumed, when and how.
+"""Message traces: about one message a second to the trace topic, which says what was sent and consumed, when and how.
 
 A record is text: its kind and fields, joined by 0x01 and ended by 0x02.
 

@@ -1,6 +1,6 @@
 """Settings: how a package declares them, and how text becomes a checked value and text again.
 
-A package declares its settings as one frozen dataclass, every default in sight, every field by `setting`:
+A package declares its settings as one frozen dataclass, every default visible, every field made by `setting`:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class NamesrvConfig:

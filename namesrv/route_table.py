@@ -4,7 +4,7 @@ topics    topic → broker name → QueueData         brokers   broker name → 
 clusters  cluster → broker names                  live      address → Lease (connection, data version, last seen)
 filters   address → filter servers
 
-Two more find what goes with a broker, or with a connection, without a look at all others: its topics, its addresses.
+Two more find what is removed with a broker (its topics) or a connection (its addresses) without searching all others.
 
 Pure: `now` is an argument (milliseconds of any monotonic clock), and a connection is any value that compares equal to
 itself. The connection over which a broker registered is its lease: `forget` ends it at once, `expire` ends silent ones.

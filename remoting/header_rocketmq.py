@@ -7,8 +7,8 @@
     4  flag
     4  length of the remark, 0 = no remark; then the remark
 
-A value of length 0 is the empty text (Java since 4.9.4 makes null of it, and then fails to verify signatures). Invalid
-UTF-8 becomes U+FFFD, as in Java. Codes over 32767 are truncated to 16 bits, as in Java.
+A value of length 0 is the empty text (Java since 4.9.4 reads null, and then fails to verify signatures). Invalid UTF-8
+becomes U+FFFD, as in Java. Codes over 32767 are truncated to 16 bits, as in Java.
 
 Java: remoting/protocol/RocketMQSerializable.java
 """

@@ -4,9 +4,9 @@ A batch is written to a folder of its own first, and its files are then moved to
 that is repeated, because its writer died, first removes what it had moved. So after any crash and a repetition every
 row is there once; and since each file appears by a rename, readers never see half of one.
 
-Compaction joins the small files of a folder. What it is about to do stands in a note on the disk before the joined file
-appears, and is finished after a crash. Only between that rename and the removal of the small files, a few milliseconds,
-a reader could meet rows twice.
+Compaction joins the small files of a folder. A note on the disk says what it is about to do before the joined file
+appears, so that it can be finished after a crash. Only between that rename and the removal of the small files, a few
+milliseconds, a reader could meet rows twice.
 
 Names that begin with `_` are ours: Spark, Arrow and DuckDB skip them.
 

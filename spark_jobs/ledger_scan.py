@@ -4,7 +4,7 @@
     4  4  size of the entry      8  8  index         24  8  position    36  4  chain CRC    44  4  body length
 
 A record holds its own offset, which is that after the header, so the search for the next true record is that of the
-plain log. Files from before a broker joined its group hold plain records without headers; both may stand in one folder.
+plain log. Files from before a broker joined its group hold plain records without headers; both may be in one folder.
 
 Java: dledger io.openmessaging.storage.dledger.store.file.DLedgerMmapFileStore
 """

@@ -1,4 +1,4 @@
-"""What the tasks that write queue and index files share: files that appear whole, and what is told of them.
+"""What the tasks that write queue and index files share: files that appear whole, and the report about them.
 
 Java: none
 """

@@ -1,5 +1,5 @@
-"""A run of messages of one length and one shape: all of it is columns of a table, and only the CRC of
-the body is computed message by message.
+"""A run of messages of the same length and shape: it is handled as columns of a table, and only the CRC of the body is
+computed per message.
 
 Java: store/CommitLog.java (putMessages)
 """

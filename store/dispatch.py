@@ -4,9 +4,9 @@
 they wake find everything in place. With a `limit` (a broker whose replicas elect their master) only what lies below it
 is filed, so that nobody reads what may yet be cut off.
 
-The keys of messages gather, over many turns, until there are enough of them to be hashed and entered together: 0.2 µs a
-key of five hundred, 1.2 of fifty, 3 of one alone. Whoever reads the index has them entered first (`enter_keys`), the
-queues' flush does every second, and after a crash recovery enters what was not.
+The keys of messages gather, over many turns, until there are enough of them to be hashed and entered together: 0.2 µs
+a key of five hundred, 1.2 of fifty, 3 of one alone. A reader of the index has them entered first (`enter_keys`), the
+queues' flush enters them every second, and after a crash recovery enters the rest.
 
 A message is noted only when its queue has room for its entry. What can fail here is the index on a full disk, which
 stops it where it stands: what could not be filed stays noted, the store takes no more messages, and the next `settle`

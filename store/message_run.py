@@ -1,4 +1,4 @@
-"""Many messages that came as one batch: what they share is kept once, what differs as lists or columns, so that a batch
+"""Many messages that arrived as one batch: what they share is kept once, what differs as lists or columns, so a batch
 of a hundred costs a tenth of a hundred messages.
 
 One queue, one sender, one moment, no transaction: then the heads of the records differ in six numbers, which numpy

@@ -1,4 +1,4 @@
-"""Recovering a directory when it is opened, whatever a crash, another broker or a bad disk left of it.
+"""Recovery of a directory when it is opened, in whatever state a crash, another broker or a bad disk left it.
 
 The log is the truth. It is walked from the last progress point that can be believed, else from its beginning; queues
 and index are brought in line with it; it ends at the first place without a whole record, unless the missing one is

@@ -2,8 +2,8 @@
 
 `append` takes bytes as they come, cut anywhere, and writes them where they belong. The log's own end (`log.end`, and
 with it `appended`, flush, reads and checkpoint) is after the last *whole* record, so to everybody else a store that
-follows looks like one that is written to. What a cut left of a record stands after that end until the rest comes;
-`drop_rest` makes zeros of it, a restart's recovery does too.
+follows looks like one that is written to. The incomplete part of a record stays after that end until the rest arrives;
+`drop_rest` zeroes it, and so does the recovery of a restart.
 
 While a replica is attached the store takes no messages of its own; `MessageStore.follow` makes it, `MessageStore.lead`
 ends it.

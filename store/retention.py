@@ -6,7 +6,7 @@ it happens. A reader that holds a slice of a deleted file keeps it; the space is
 How full is too full: RocketMQ's three ratios (75, 85, 90 % of what can be used). A tenth of a large disk is a lot, so
 none of them counts while `diskFreeEnough` is free, and below that the three keep their distances: with 20 GiB enough,
 the steps are at 20, 12 and 8 GiB free. Below `diskFreeFloor` sends are refused whatever the ratio, so that what was
-sent can still be filed; below twice that the oldest files go. Refusals end as they began, by themselves.
+sent can still be filed; below twice that the oldest files go. Sends are accepted again automatically.
 
 Java: store/DefaultMessageStore.java (CleanCommitLogService, CleanConsumeQueueService)
 """

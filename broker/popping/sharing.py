@@ -1,4 +1,4 @@
-"""What a pop gets from a queue: first what is due again, then what was never delivered. Read-only.
+"""What a pop gets from a queue: first messages due for redelivery, then new ones. Read-only.
 
 Without order, anything due goes to the next pop. In order, a message group with a message in flight is busy: the
 group's others are *held*, and messages without a group form one.

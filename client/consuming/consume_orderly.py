@@ -1,9 +1,9 @@
 """Orderly consumption: one message of a queue at a time, under the broker's lock, repeated until it is consumed.
 
-A queue's messages are taken in runs of up to 64, each run by one worker, call after call; no other message of the queue
-runs meanwhile. A failure ends the run: the queue stops for a second and the failed messages are tried again, so nothing
-overtakes them. Past the configured number of tries (without end by default) a message is sent to the dead letters and
-the queue goes on.
+A queue's messages are taken in runs of up to 64, each run by one worker, call after call; no other message of the
+queue runs meanwhile. A failure ends the run: the queue stops for a second and the failed messages are tried again, so
+nothing overtakes them. Past the configured number of tries (without end by default) a message is sent to the dead
+letters and the queue continues.
 
 What keeps order when a queue changes hands: the old owner finishes the call it is in, commits, and only then gives the
 lock back; the new owner reads the offset only after it has got the lock.

@@ -1,9 +1,9 @@
 """What a listener gets and what it may return.
 
-A listener of one message returns nothing when the message is consumed, and raises, or returns `Later()`, when it should
-be redelivered. A concurrent consumer hands such a message to the group's retry topic (after 10 s, 30 s, 1 min ... 2 h,
-and into the dead letters in the end); an orderly one pauses its queue for a second and repeats the message; a
-broadcasting one logs and goes on.
+A listener of one message returns nothing when the message is consumed, and raises, or returns `Later()`, when it
+should be redelivered. A concurrent consumer hands such a message to the group's retry topic (after 10 s, 30 s, 1 min
+... 2 h, and into the dead letters in the end); an orderly one pauses its queue for a second and repeats the message; a
+broadcasting one logs this and continues.
 
 A listener of batches gets a `ConsumeContext` as well and may say how far it came.
 

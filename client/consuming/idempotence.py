@@ -1,6 +1,6 @@
 """A listener that runs once per business key, across redeliveries and, with a file, across restarts.
 
-RocketMQ delivers at least once: after a crash, a rebalance or a lost acknowledgement a message comes again. Where that
+RocketMQ delivers at least once: after a crash, a rebalance or a lost acknowledgement a message is redelivered. If that
 must not repeat an effect, remember the keys that are done:
 
     done = SqliteKeys("orders.db")

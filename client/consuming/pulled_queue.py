@@ -1,8 +1,8 @@
 """The batches pulled from one queue that users have not finished. Pure; owned by the client's engine.
 
 A batch is handed over from the front, to one user or in parts to several, and each finishes the part that he has. So a
-queue keeps one number for each batch, where `ProcessQueue` keeps an entry for each message. What may be committed is
-where the oldest batch that is not finished has come to.
+queue keeps one number for each batch, where `ProcessQueue` keeps an entry for each message. The offset that may be
+committed is the position in the oldest unfinished batch.
 
 Java: client/impl/consumer/ProcessQueue.java
 """

@@ -1,8 +1,8 @@
 """The simple consumer: takes messages for a while (pop), and its user says of each that it is done, or needs longer.
 
 No queues are held and no offsets are kept: the broker knows who has which message. Any number of consumers of a group
-share every queue. With one broker and one topic, `receive` waits at the broker; with several, it looks at each in turn,
-and then has all of them tell when there is something, so that nothing is taken that nobody asked for.
+share every queue. With one broker and one topic, `receive` waits at the broker; with several, it asks each in turn,
+and then waits for a notification from any of them, so that no message is popped that nobody asked for.
 
 A message's handle is its property POP_CK; `extend` replaces it.
 

@@ -1,8 +1,8 @@
 """Clients in plain threads: the engine on the process's engine thread, users in any number of threads.
 
-A send is prepared in its caller's thread. A thread that sends alone then writes and reads by itself (`direct_line`).
-Otherwise the send goes to the engine's loop through a deque, together with those of other threads at that moment, and
-the thread sleeps on a bare lock until the answer is there.
+A send is prepared in its caller's thread. A thread that sends alone then writes and reads its own socket
+(`direct_line`). Otherwise the send goes to the engine's loop through a deque, together with those of other threads at
+that moment, and the thread sleeps on a bare lock until the answer is there.
 
 Java: none; a JVM client owns its threads
 """

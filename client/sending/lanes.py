@@ -1,9 +1,10 @@
 """The way of sends to their brokers: connections, frames, and sends that leave together.
 
-While a request to a queue is in flight, what else goes there waits, and leaves as one batch. A batch of 100 messages
-costs a broker as much as ten sends, and its answer wakes us once. Nothing waits for a timer: an idle queue takes a send
-at once, a busy one takes all that has gathered as soon as it has answered, or when that is as large as a batch may be.
-So the more is sent, the more leaves together. With `linger` the first send to an idle queue waits so long for others.
+While a request to a queue is in flight, further sends to it wait, and leave as one batch. A batch of 100 messages
+costs a broker as much as ten sends, and its answer wakes us once. Nothing waits for a timer: an idle queue takes a
+send at once, a busy one takes all that has gathered as soon as it has answered, or when that is as large as a batch
+may be. So the more is sent, the more leaves together. With `linger` the first send to an idle queue waits so long for
+others.
 
     leave ─ connection? ─ alone or idle? ─ frame ─▶ Call ─▶ ended(call, answer)
                │              │
@@ -12,7 +13,7 @@ So the more is sent, the more leaves together. With `linger` the first send to a
 A lane hands out sends in the order in which they came, so that the order within a queue stays. Each send keeps its own
 tries, deadline, result and error: `send_pipeline` decides what an answer means for it.
 
-Java: client/impl/MQClientAPIImpl.java#sendMessage; nothing there gathers by itself (Kafka's RecordAccumulator does)
+Java: client/impl/MQClientAPIImpl.java#sendMessage; it never collects sends (Kafka's RecordAccumulator does)
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 There are three periodic tasks, so that a slow one does not hold up the others: one refreshes the routes of all topics
 in use every 30 s (at once at first) and forgets what vanished; one asks for missing routes, at first each second; one
-sends heartbeats to all known brokers every 30 s. A change of routes is told to all who asked for it; a broker that
-appears gets its heartbeat at once, and so does one that comes back, because it has forgotten its clients.
+sends heartbeats to all known brokers every 30 s. Subscribers are notified of changed routes. A new broker gets its
+heartbeat at once, and so does one that returns, because it has forgotten its clients.
 
 A producer of transactions is known to all masters of all clusters from its start on (`known_everywhere`): any of them
 may have to ask it about a transaction of its group.
