@@ -1,4 +1,4 @@
-"""Which half messages are over: the bookkeeping that lets the first end of a transaction win.
+"""Which half messages have ended: the bookkeeping that lets the first end of a transaction win.
 
 A half message has ended when it was committed, rolled back, given up, or put into the half queue again as a newer
 copy, which then represents the transaction. `done` is the first offset of the half queue that has not ended, which
@@ -8,7 +8,7 @@ every decided end; `op_done` is its first entry that is still needed to know the
 A producer may end a transaction under the offset of any of its copies. Its newest copy is found by the `key` of the
 message, which all copies share. Pure.
 
-Invariants: everything below `done` is over, `done` itself is not; `op_done` only passes entries about half messages
+Invariants: everything below `done` has ended, `done` itself has not; `op_done` only passes entries about half messages
 below `done`; both only grow.
 
 Java: broker/transaction/queue/TransactionalMessageServiceImpl.java (removeMap, doneOpOffset)
@@ -33,7 +33,7 @@ class Place(NamedTuple):
 class TransactionStatistics:
     done: int
     op_done: int
-    over: int
+    ended: int
     copies: int
 
 

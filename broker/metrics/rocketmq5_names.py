@@ -56,7 +56,7 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
     ):
         page.gauge(f"rocketmq_storage_{name}", help, _STORAGE).add((*this, "local", "disk"), value)
     states = watched.halves.statistics()
-    halves = watched.halves.end() - states.done - states.over
+    halves = watched.halves.end() - states.done - states.ended
     page.gauge("rocketmq_half_messages", "Transactions that are not ended", NODE).add(this, max(halves, 0))
     numbers = watched.statistics
     page.counter("rocketmq_commit_messages_total", "Transactions committed", NODE).add(this, numbers.committed)

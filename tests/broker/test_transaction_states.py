@@ -17,7 +17,7 @@ def test_done_advances_over_ended_transactions() -> None:
     states.ended(0, b"a")
     assert states.done == 2
     assert not states.is_over(2)
-    assert states.statistics().over == 0
+    assert states.statistics().ended == 0
 
 
 def test_op_done_stops_at_what_is_still_needed() -> None:
