@@ -25,18 +25,19 @@ from tests.interop.admin_commands import (
     LIVE,
     PRODUCERS,
     READERS,
+    STATISTICS,
     TOPIC,
     Said,
     lines,
 )
 from tests.support.java_admin import JavaAdmin
-from tests.support.java_programs import JavaPrograms
+from tests.support.java_programs import PATIENT, JavaPrograms
 from tests.support.ports import free_broker_port
 from tests.support.programs import broker, name_server
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-SETTINGS = {"transactionCheckInterval": 1000}  # RocketMQ creates their topic at the first check
+SETTINGS = PATIENT | {"transactionCheckInterval": 1000}  # RocketMQ creates their topic at the first check
 MESSAGES, QUEUES, TAKEN = 12, 4, 8
 SECONDS = 60
 ENDLESS_SECONDS = 12  # after which an endless command is stopped: more than the ten of a sample
@@ -85,6 +86,8 @@ class Stack:
                 assert all(seen.acquire(timeout=SECONDS) for _ in range(MESSAGES))
                 self.own["LIVE_CLIENT"] = live.client_id
                 self._wait_until_committed()
+                for command in STATISTICS:
+                    self.ask(command)
                 yield
 
     def _wait_until_committed(self) -> None:
@@ -117,7 +120,7 @@ def said(java: JavaPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield stacks
 
 
-@pytest.mark.parametrize("command", BEFORE + AFTER)
+@pytest.mark.parametrize("command", BEFORE + STATISTICS + AFTER)
 def test_it_prints_the_same(said: tuple[Stack, Stack], command: str) -> None:
     theirs, ours = (lines(command, stack.said[command]) for stack in said)
     known = KNOWN.get(command)

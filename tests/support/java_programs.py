@@ -56,6 +56,10 @@ class Missing(Exception):
     """This machine cannot run the programs; the text names what it lacks."""
 
 
+# By default a send that has waited for 200 ms is refused, as many do on a loaded machine.
+PATIENT: dict[str, object] = {"waitTimeMillsInSendQueue": 10_000}
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a scenario ended: PASS, FAIL or SKIP, and why."""
@@ -144,7 +148,8 @@ class JavaPrograms:
     @contextmanager
     def broker(self, folder: Path, namesrv: str, **settings: object) -> Iterator[JavaBroker]:
         """A Java broker, killed at the end (a clean stop takes seconds). `settings` are lines of its configuration."""
-        broker = JavaBroker(self.stack, folder, namesrv, free_broker_port(), {k: str(v) for k, v in settings.items()})
+        lines = {key: str(value) for key, value in (PATIENT | settings).items()}
+        broker = JavaBroker(self.stack, folder, namesrv, free_broker_port(), lines)
         broker.start()
         try:
             yield broker
