@@ -1,5 +1,5 @@
-"""Official RocketMQ 5 clients of other languages against our endpoint: Go and C++ over TLS, their default; Node, Rust
-and again C++ in plain text.
+"""Official RocketMQ 5 clients of other languages against our endpoint: Go, C++ and C# over TLS, their default; Node,
+Rust and again C++ and C# in plain text.
 
 CLIENTS5 names a directory with the programs built as described in `clients5/README.md`; missing ones are skipped by
 name.
@@ -30,6 +30,8 @@ COMMANDS = {
     "node": (BUILT / "node" / "node_modules" / "rocketmq-client-nodejs", ["node", str(PROGRAMS / "node" / "main.js")]),
     "cpp": (BUILT / "cpp" / "clients5", ["{built}"]),
     "cpp plain": (BUILT / "cpp" / "clients5", ["{built}"]),
+    "csharp": (BUILT / "csharp" / "clients5", ["{built}"]),
+    "csharp plain": (BUILT / "csharp" / "clients5", ["{built}"]),
     "rust": (BUILT / "rust" / "target" / "debug" / "clients5", ["{built}"]),
 }
 
@@ -50,7 +52,7 @@ def test_every_message_type_is_sent_received_and_acknowledged(language: str, req
     if not needed.exists():
         pytest.skip(f"missing: {needed} (CLIENTS5, see {PROGRAMS.name}/README.md)")
     stack: ThreadStack = request.getfixturevalue("stack")
-    for name in ("go", "node", "cpp", "rust"):
+    for name in ("go", "node", "cpp", "csharp", "rust"):
         arguments = ["updateSubGroup", "-n", stack.namesrv, "-c", "DefaultCluster", "-g", f"{name}-Fifo", "-o", "true"]
         assert CliRunner().invoke(mqadmin, arguments).exit_code == 0
     ended = subprocess.run(
