@@ -184,7 +184,15 @@ internal static class Clients5
     {
         // .NET Core 3.1 needs the switch to speak HTTP/2 in plain text; later releases do without.
         AppContext.SetSwitch("System.Net.Http.SocketsHttpHandler.Http2UnencryptedSupport", true);
-        _config = new ClientConfig.Builder().SetEndpoints(arguments[0]).EnableSsl(!arguments.Contains("plain")).Build();
+        var config = new ClientConfig.Builder().SetEndpoints(arguments[0]).EnableSsl(!arguments.Contains("plain"));
+        var key = Environment.GetEnvironmentVariable("ROCKETMQ_ACCESS_KEY");
+        if (key != null)
+        {
+            var secret = Environment.GetEnvironmentVariable("ROCKETMQ_SECRET_KEY");
+            config.SetCredentialsProvider(new StaticSessionCredentialsProvider(key, secret));
+        }
+
+        _config = config.Build();
         await Task.WhenAll(Scenario("normal", Normal), Scenario("fifo", Fifo), Scenario("delayed", Delayed),
             Scenario("transaction", Transactions), Scenario("push", Push));
         return _failed ? 1 : 0;
