@@ -9,6 +9,7 @@ It writes bytes as the client 5.2.1 does on .NET 8, and is as strict. Where it d
 - To measure the round trip it sends a PING, with an update of the connection's window before it, when headers or data
   arrive: twice at the beginning, then once a second. The answer must carry the same bytes.
 - The server's first frame must be SETTINGS, and no frame may exceed 16,384 bytes.
+- A message of an answer may have 4 MiB, headers and all; it is not compressed.
 - Metadata names who calls (`caller-…`), the language is DOTNET, the namespace is empty; the deadline of a Telemetry is
   the largest that the header can express. `x-mq-date-time` is local time, though it ends in Z, and the signature is in
   upper case.
@@ -51,6 +52,7 @@ FIRST_WINDOW = 65_535
 LARGEST_WINDOW = 16 << 20
 CONNECTION_WINDOW = 64 << 20
 LARGEST_FRAME = 16_384
+LARGEST_MESSAGE = 4 << 20
 FOREVER = "99999999S"
 CANCEL = 8
 
@@ -102,7 +104,8 @@ class DotnetStream:
         end = 5 + int.from_bytes(self.data[1:5], "big")
         if len(self.data) < max(end, 5):
             return None
-        assert self.data[0] == 0, "a compressed message, which the client did not ask for"
+        assert self.data[0] == 0, "a compressed message"
+        assert end - 5 <= LARGEST_MESSAGE, f"a message of {end - 5} bytes"
         message = bytes(self.data[5:end])
         del self.data[:end]
         return message
