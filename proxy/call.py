@@ -66,8 +66,8 @@ class Call:
     """See the module. Once it is over, by answer, reset or the end of the connection, nothing more is sent."""
 
     __slots__ = (
-        "began", "body", "code", "deadline", "has_answered", "is_over", "metadata", "method", "owner", "scope",
-        "stream", "when_over",
+        "began", "body", "code", "deadline", "has_answered", "is_abandoned", "is_over", "metadata", "method", "owner",
+        "scope", "stream", "when_over",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +88,8 @@ class Call:
         self.body = bytearray()
         self.has_answered = False
         self.is_over = False
+        self.is_abandoned = False
+        """Whether the client has announced its end, and has no use for the call any more."""
         self.code = 0
         """What the answer's status said, for the metrics."""
         self.scope: Any = None

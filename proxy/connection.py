@@ -36,7 +36,7 @@ MUCH_HELD = 1 << 20
 REQUEST_SECONDS = 30.0
 GREETING_SECONDS = 10.0
 IDLE_SECONDS = 120.0
-"""Without any call open."""
+"""Without any call open but the Telemetry of clients that have announced their end."""
 SILENT_SECONDS = 60.0
 """Without a byte, though calls are open: then a PING asks whether the peer is still there."""
 _PONG_SECONDS = 30.0
@@ -160,7 +160,8 @@ class GrpcConnection:
 
     def look_after(self, now: float) -> None:
         """Called every few seconds: ends whatever has waited too long."""
-        if self._http2.streams:
+        # The C# client leaves its Telemetry open for as long as its process runs.
+        if len(self._http2.streams) > sum(call.is_abandoned for call in self.calls):
             self._busy_at = now
         if not self._http2.is_greeted and now - self._connected_at > GREETING_SECONDS:
             self.close(f"no HTTP/2 within {GREETING_SECONDS:g} s")

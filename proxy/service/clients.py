@@ -76,7 +76,7 @@ class Clients:
         client.telemetry = call
         call.when_over = self._on_call_end
         client.kind = settings.client_type
-        client.is_leaving = False
+        client.is_leaving = call.is_abandoned = False
         if settings.WhichOneof("pub_sub") == "subscription":
             client.group = settings.subscription.group.name
         else:
@@ -101,7 +101,7 @@ class Clients:
         """The client has announced its end."""
         client = self._by_id.get(client_id)
         if client is not None:
-            client.is_leaving = True
+            client.is_leaving = client.telemetry.is_abandoned = True
 
     def _on_call_end(self, call: Call) -> None:
         client = self._by_id.get(call.client_id)

@@ -97,6 +97,22 @@ async def test_a_connection_without_calls_is_closed_unless_it_has_telemetry(
         assert len(stack.proxy.clients) == 0
 
 
+@pytest.mark.slow
+async def test_the_telemetry_of_a_terminated_client_does_not_keep_its_connection(
+    autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
+) -> None:
+    async with proxied(wall_clock) as stack, grpc_client(stack.network, stack.address) as client:
+        publishing = m.Publishing(topics=[m.Resource(name="T")])
+        _, answers = await client.telemetry(m.Settings(client_type=m.PRODUCER, publishing=publishing))
+        await anext(answers)
+        await client.call("NotifyClientTermination", m.NotifyClientTerminationRequest())
+        await trio.sleep(IDLE_SECONDS - 6)
+        assert (await client.call("Heartbeat", m.HeartbeatRequest(client_type=m.PRODUCER))).status.code == Code.OK
+        assert len(stack.proxy.clients) == 1
+        await trio.sleep(IDLE_SECONDS + 6)
+        assert len(stack.proxy.clients) == len(stack.proxy.server.connections) == 0
+
+
 async def test_a_peer_that_vanished_is_noticed(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock
 ) -> None:
