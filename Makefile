@@ -19,8 +19,8 @@ WORKERS ?=
 PYTEST = $(PY) -m pytest --durations=25 --durations-min=0.1
 # Files of tests are divided among workers, long ones first; those of one file share their fixtures.
 IN_PARALLEL = --dist loadfile --no-loadscope-reorder -n $(or $(WORKERS),2)
-# Two more, because half of the time of a long test is spent waiting.
-ALL_IN_PARALLEL = --dist loadfile --no-loadscope-reorder -n $(or $(WORKERS),4)
+# Four more, because more than half of the time of a long test is spent waiting.
+ALL_IN_PARALLEL = --dist loadfile --no-loadscope-reorder -n $(or $(WORKERS),6)
 # All that some test or type needs; the same for both, so that both see the same.
 EVERYTHING := dev console browser rocketmq5 spark plot lz4 zstd etcd
 
