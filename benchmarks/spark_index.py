@@ -30,8 +30,8 @@ def recover(root: pathlib.Path) -> None:
     import trio
 
     from rocketlet.store.config import StoreConfig
-    from rocketlet.store.disk import RealDisk
     from rocketlet.store.message_store import MessageStore
+    from rocketlet.store.real_disk import RealDisk
 
     async def run() -> None:
         config = StoreConfig(store_path_root_dir=str(root), store_path_commit_log=str(root / "commitlog"))

@@ -16,8 +16,8 @@ import time
 import trio
 
 from benchmarks.support.stores import directory, messages, opened
-from rocketlet.store.disk import RealDisk
 from rocketlet.store.message import Put
+from rocketlet.store.real_disk import RealDisk
 
 BUDGET = 8.0
 

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 async def _start(nursery: trio.Nursery, loaded: Loaded) -> str:
     from rocketlet.broker.broker import Broker
     from rocketlet.broker.lives import run_restarting
-    from rocketlet.store.disk import RealDisk
+    from rocketlet.store.real_disk import RealDisk
 
     network, disk, lives = server_process.tcp_network(loaded[ServerConfig]), RealDisk(), list[Broker]()
 

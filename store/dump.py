@@ -22,7 +22,7 @@ from rocketlet.common.message_properties import decode_bytes
 from rocketlet.common.message_record import Fault, Record, RecordError, body_crc, decode
 from rocketlet.common.moment import moment_of
 from rocketlet.store.consume_queue import LOST
-from rocketlet.store.disk import Disk, RealDisk, Region
+from rocketlet.store.disk import Disk, Region
 from rocketlet.store.errors import StoreError
 from rocketlet.store.layout import checkpoint_layout, queue_ext_layout, seal_layout
 from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, is_pre_blank
@@ -38,6 +38,7 @@ from rocketlet.store.layout.file_names import (
 from rocketlet.store.layout.index_layout import HEADER_SIZE, IndexGeometry, IndexTable, decode_header
 from rocketlet.store.layout.log_scan import is_blank_of, last_nonzero, resync
 from rocketlet.store.layout.queue_rules import LOST_MARK
+from rocketlet.store.real_disk import RealDisk
 
 Lines = Iterator[str]
 _SHOWN = 64  # bytes of a body

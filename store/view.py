@@ -27,12 +27,12 @@ from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue import LOST, ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
-from rocketlet.store.disk import RealDisk
 from rocketlet.store.dry_disk import DryDisk
 from rocketlet.store.geometry import check_is_store, found_config, store_in
 from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, count_valid, is_pre_blank
 from rocketlet.store.layout.log_scan import LONGEST_ZEROS, chain, head_dtype
 from rocketlet.store.mapped_file import MappedFile, data_end
+from rocketlet.store.real_disk import RealDisk
 
 if TYPE_CHECKING:
     import numpy as np

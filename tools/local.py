@@ -479,7 +479,7 @@ class LocalStack:
             from rocketlet.store.memory_disk import MemoryDisk
 
             return MemoryDisk()
-        from rocketlet.store.disk import RealDisk
+        from rocketlet.store.real_disk import RealDisk
 
         return RealDisk()
 

@@ -37,8 +37,8 @@ def check(directory: str, repairs: bool, yes: bool, as_json: bool, config: str |
     """
     from rocketlet.store.check import check as look
     from rocketlet.store.check import repair
-    from rocketlet.store.disk import RealDisk
     from rocketlet.store.geometry import store_in
+    from rocketlet.store.real_disk import RealDisk
 
     logging.getLogger("rocketlet.store").addHandler(logging.NullHandler())  # it prints the log lines itself
     disk = RealDisk()
@@ -76,10 +76,10 @@ def check(directory: str, repairs: bool, yes: bool, as_json: bool, config: str |
 @click.option("--entries", type=int, help="Entries of an index file (maxIndexNum), where they are not the usual.")
 def dump(file: str, kind: str | None, slots: int | None, entries: int | None) -> None:
     """Print any FILE of a store as text."""
-    from rocketlet.store.disk import RealDisk
     from rocketlet.store.dump import KINDS
     from rocketlet.store.dump import dump as lines
     from rocketlet.store.layout.index_layout import IndexGeometry
+    from rocketlet.store.real_disk import RealDisk
 
     if kind is not None and kind not in KINDS:
         raise click.BadParameter(f"{kind} is none of {', '.join(KINDS)}", param_hint="--kind")
@@ -103,9 +103,9 @@ def reseed(directory: str, delete: bool, yes: bool, config: str | None) -> int:
     DIRECTORY/set-aside, which takes no time; delete that folder when the slave has caught up, or use --delete.
     """
     from rocketlet.common.clock import system_clock
-    from rocketlet.store.disk import RealDisk
     from rocketlet.store.errors import StoreError
     from rocketlet.store.geometry import found_config
+    from rocketlet.store.real_disk import RealDisk
     from rocketlet.store.reseed import reseed as empty
 
     disk, settings = RealDisk(), _settings(directory, config)

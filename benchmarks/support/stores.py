@@ -14,9 +14,9 @@ from typing import Any
 from rocketlet.common.clock import system_clock
 from rocketlet.common.java_numbers import string_hash
 from rocketlet.store.config import StoreConfig
-from rocketlet.store.disk import RealDisk
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
+from rocketlet.store.real_disk import RealDisk
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 _TAG = string_hash("TagA")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlet.broker.json_file import RETRY_SECONDS, JsonFile, NotSaved
-from rocketlet.store.disk import RealDisk
+from rocketlet.store.real_disk import RealDisk
 
 
 class Table:

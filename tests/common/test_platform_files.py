@@ -12,8 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from rocketlet.common import platform_files
-from rocketlet.store.disk import PAGE, RealDisk
+from rocketlet.store.disk import PAGE
 from rocketlet.store.errors import StoreLocked
+from rocketlet.store.real_disk import RealDisk
 
 fcntl = pytest.importorskip("fcntl", reason="Windows has no fcntl")
 
@@ -33,10 +34,10 @@ def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ca
     calls = Calls()
     for name in MISSING_ON[request.param]:
         monkeypatch.delattr(os, name, raising=False)
-    monkeypatch.setattr("rocketlet.store.disk._can_populate", False)
-    monkeypatch.setattr("rocketlet.store.disk._IS_LINUX", False)
-    monkeypatch.setattr("rocketlet.store.disk._syncfs_tells", False)
-    monkeypatch.setattr("rocketlet.store.disk._NOWAIT", 0)
+    monkeypatch.setattr("rocketlet.store.real_region._can_populate", False)
+    monkeypatch.setattr("rocketlet.store.real_region._IS_LINUX", False)
+    monkeypatch.setattr("rocketlet.store.real_disk._syncfs_tells", False)
+    monkeypatch.setattr("rocketlet.store.real_region._NOWAIT", 0)
     fsync = os.fsync
     monkeypatch.setattr(os, "fsync", lambda descriptor: calls.append("fsync") or fsync(descriptor))
     if request.param == "macOS":

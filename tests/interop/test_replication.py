@@ -31,7 +31,7 @@ from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.transport import TcpNetwork
 from rocketlet.store.check import NOTE, check
 from rocketlet.store.config import StoreConfig
-from rocketlet.store.disk import RealDisk
+from rocketlet.store.real_disk import RealDisk
 from tests.support.java_programs import JavaBroker, JavaPrograms, Missing
 from tests.support.ports import free_broker_port
 from tests.support.programs import Program, name_server

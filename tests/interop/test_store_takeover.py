@@ -20,9 +20,9 @@ from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.transport import TcpNetwork
 from rocketlet.store.check import check
 from rocketlet.store.config import StoreConfig
-from rocketlet.store.disk import RealDisk
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
+from rocketlet.store.real_disk import RealDisk
 from rocketlet.store.recovery import RecoveryReport
 from tests.support.java_programs import JavaBroker, JavaPrograms
 from tests.support.memory_broker import Client

@@ -23,12 +23,12 @@ from rocketlet.spark_jobs.index_segments import UNIT, Rules
 from rocketlet.spark_jobs.uneven_queue import uneven_queue
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
-from rocketlet.store.disk import RealDisk
 from rocketlet.store.layout.index_layout import IndexGeometry
 from rocketlet.store.log_walk import Found
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
+from rocketlet.store.real_disk import RealDisk
 from rocketlet.store.rebuild_queues import QueueRebuild
 from rocketlet.store.recovery import RecoveryReport
 from tests.spark_jobs.test_index_writer import files_below, index_contents

@@ -10,11 +10,11 @@ import pytest
 
 from rocketlet.store.check import DAMAGE, NOTE, REPAIRABLE, CheckReport, check, repair
 from rocketlet.store.config import StoreConfig
-from rocketlet.store.disk import RealDisk
 from rocketlet.store.errors import CorruptStore
 from rocketlet.store.geometry import found_config
 from rocketlet.store.layout import seal_layout
 from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.real_disk import RealDisk
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 from tests.support.stores import CASES, DAMAGED, unpacked
 

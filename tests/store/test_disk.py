@@ -14,10 +14,11 @@ from random import Random
 
 import pytest
 
-from rocketlet.store.disk import PAGE, Disk, RealDisk, Usage
+from rocketlet.store.disk import PAGE, Disk, Usage
 from rocketlet.store.dry_disk import DryDisk
 from rocketlet.store.errors import StoreLocked
 from rocketlet.store.memory_disk import MemoryDisk, PowerCut
+from rocketlet.store.real_disk import RealDisk
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -161,7 +162,7 @@ class TestRealDisk:
         assert not disk.sync_all(str(tmp_path))
         lock = disk.lock(str(tmp_path / "lock"))
         assert disk.sync_all(str(tmp_path)) is (sys.platform == "linux")
-        monkeypatch.setattr("rocketlet.store.disk._syncfs_tells", False)
+        monkeypatch.setattr("rocketlet.store.real_disk._syncfs_tells", False)
         assert not disk.sync_all(str(tmp_path))
         lock.release()
         assert not disk.sync_all(str(tmp_path))
@@ -182,14 +183,14 @@ class TestRealDisk:
             def madvise(self, *_: int) -> None:
                 raise OSError(errno.EFAULT, "Bad address")
 
-        monkeypatch.setattr("rocketlet.store.disk._can_populate", True)
+        monkeypatch.setattr("rocketlet.store.real_region._can_populate", True)
         region._map = Full()  # type: ignore[assignment]
         with pytest.raises(OSError) as caught:
             region.reserve(0, 1)
         assert caught.value.errno == errno.ENOSPC
 
     def test_allocation_without_the_newer_call(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("rocketlet.store.disk._can_populate", False)
+        monkeypatch.setattr("rocketlet.store.real_region._can_populate", False)
         region = RealDisk().create(str(tmp_path / "file"), 16 * PAGE)
         region.reserve(0, 3 * PAGE)
         assert os.stat(tmp_path / "file").st_blocks * 512 >= 3 * PAGE
@@ -197,7 +198,7 @@ class TestRealDisk:
     @pytest.mark.process
     def test_another_process_holds_the_lock(self, tmp_path: Path) -> None:
         script = (
-            "import sys; from rocketlet.store.disk import RealDisk; lock = RealDisk().lock(sys.argv[1]);"
+            "import sys; from rocketlet.store.real_disk import RealDisk; lock = RealDisk().lock(sys.argv[1]);"
             " print('held', flush=True); sys.stdin.read()"
         )
         command = [sys.executable, "-c", script, str(tmp_path / "lock")]

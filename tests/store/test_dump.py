@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketlet.store.disk import RealDisk
 from rocketlet.store.dump import KINDS, UnknownKind, dump, kind_of, main
 from rocketlet.store.layout.index_layout import IndexGeometry
 from rocketlet.store.layout.queue_rules import LOST_MARK
 from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.real_disk import RealDisk
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 from tests.support.stores import unpacked
 

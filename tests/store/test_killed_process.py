@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from rocketlet.store.check import check
-from rocketlet.store.disk import RealDisk
 from rocketlet.store.message_store import MessageStore
+from rocketlet.store.real_disk import RealDisk
 from tests.support.appending import appending, config_of
 from tests.support.records import decode_all
 

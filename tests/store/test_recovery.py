@@ -16,12 +16,12 @@ import trio
 from rocketlet.common.message_record import decode
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue import LOST
-from rocketlet.store.disk import RealDisk
 from rocketlet.store.errors import CorruptStore
 from rocketlet.store.layout.queue_rules import LOST_MARK
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.reading import GetStatus
+from rocketlet.store.real_disk import RealDisk
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 
 LOG = f"{ROOT}/commitlog"

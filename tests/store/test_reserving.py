@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketlet.store.disk import PAGE, RealDisk
+from rocketlet.store.disk import PAGE
 from rocketlet.store.mapped_file import MappedFile
 from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.real_disk import RealDisk
 from tests.support.store_model import StoreModel, message, small_config
 
 

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.store.config import StoreConfig
-from rocketlet.store.disk import RealDisk, Usage
+from rocketlet.store.disk import Usage
 from rocketlet.store.errors import DiskFull, FlushFailed
 from rocketlet.store.layout.file_names import index_name
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message_store import MessageStore
+from rocketlet.store.real_disk import RealDisk
 from rocketlet.store.retention import Pressure, full_error, pressure_of, reason_to_delete
 from tests.support.store_model import ROOT, message, small_config
 

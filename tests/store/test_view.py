@@ -7,8 +7,8 @@ import pytest
 from rocketlet.store.check import check
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue import ConsumeQueue
-from rocketlet.store.disk import RealDisk
 from rocketlet.store.errors import CorruptStore
+from rocketlet.store.real_disk import RealDisk
 from rocketlet.store.view import StoreView, open_store
 from tests.support.stores import expected_of, files_of, store_of, unpacked
 

@@ -17,8 +17,8 @@ import trio
 
 from rocketlet.common.clock import system_clock
 from rocketlet.store.config import FlushDiskType, StoreConfig
-from rocketlet.store.disk import RealDisk
 from rocketlet.store.message_store import MessageStore
+from rocketlet.store.real_disk import RealDisk
 from tests.support.store_model import message
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rocketlet.store.config import StoreConfig
-from rocketlet.store.disk import RealDisk
 from rocketlet.store.message_store import MessageStore
+from rocketlet.store.real_disk import RealDisk
 from tests.support.recorded_stores import STORES, unpack
 
 CASES = ["clean", "crash", "mixed", "shapes", "ext", "ipv6", "retained", "slave"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from rocketlet.store.disk import RealDisk
+from rocketlet.store.real_disk import RealDisk
 from rocketlet.tools.store_commands import store
 from tests.support.stores import unpacked
 
