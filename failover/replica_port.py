@@ -24,7 +24,7 @@ from rocketlet.failover.stream_codec import Hello, ReportReader, StreamBroken, W
 from rocketlet.remoting.config import TlsMode
 from rocketlet.remoting.first_byte import detect_tls
 from rocketlet.remoting.transport import ByteStream, Network
-from rocketlet.replication.admission import MOST_CONNECTIONS, Allowed, admit
+from rocketlet.replication.admission import MAX_CONNECTIONS, Allowed, admit
 from rocketlet.store.errors import StoreError
 from rocketlet.store.log_slices import SliceGone
 from rocketlet.store.message_store import MessageStore
@@ -93,7 +93,7 @@ class ReplicaPort:
         await admit(self._network, host, port, self._allowed, self._has_room, self._take, log, task_status)
 
     def _has_room(self) -> bool:
-        return self._connections < MOST_CONNECTIONS
+        return self._connections < MAX_CONNECTIONS
 
     def _take(self, stream: ByteStream, nursery: trio.Nursery) -> None:
         self._connections += 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from rocketlet.remoting.transport import ByteStream
-from rocketlet.replication.admission import MOST_CONNECTIONS
+from rocketlet.replication.admission import MAX_CONNECTIONS
 from rocketlet.replication.feed import STALLED_SECONDS
 from rocketlet.replication.stream_codec import SLICE, report
 from tests.support.pair import Pair, pair
@@ -164,12 +164,12 @@ async def test_idle_connections_do_not_keep_slaves_out(autojump_clock: MockClock
     async with pair(broker_role="SYNC_MASTER") as them:
         await trio.sleep(5)
         await sends_go_on(them)
-        held = [await dial(them) for _ in range(2 * MOST_CONNECTIONS)]
+        held = [await dial(them) for _ in range(2 * MAX_CONNECTIONS)]
         await them.start("slave-2")
         await sends_go_on(them)
         await them.caught_up()
         them.same_log()
-        assert len(held) == 2 * MOST_CONNECTIONS
+        assert len(held) == 2 * MAX_CONNECTIONS
 
 
 async def test_only_allowed_slaves_are_served(autojump_clock: MockClock) -> None:
