@@ -386,7 +386,7 @@ class Broker:
         by_settings = None
         if self.group is not None:
             assert self.group.driver is not None
-            self.follower = self.group.driver.joined
+            self.follower = self.group.driver.follower
         else:
             self.finder.update()
             self.follower = by_settings = Follower(

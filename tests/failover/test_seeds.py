@@ -175,7 +175,7 @@ class Run:
     async def no_coordinator(self) -> None:
         self.them.coordination.stop()
         await trio.sleep(self.random.uniform(0.1, 10))
-        self.them.coordination.go_on()
+        self.them.coordination.resume()
 
     async def switch(self) -> None:
         for member in self.them.leading():
@@ -188,7 +188,7 @@ class Run:
 
     async def heal(self) -> None:
         self.them.coordination.cut_off.clear()
-        self.them.coordination.go_on()
+        self.them.coordination.resume()
         for member in self.members:
             self.them.network.unite(member.host, "*")
             for other in self.members:

@@ -177,7 +177,7 @@ class Cluster:
             while node.acks and random.random() < 0.7:
                 who, epoch, end = node.acks.pop(0)
                 if epoch == node.lead.state.epoch and who in node.lead.replicas:
-                    node.lead.acked(who, end, self.now)
+                    node.lead.on_acked(who, end, self.now)
             self.confirm(node)
         elif node.lead is not None and what < 0.85:
             self.propose(node)
@@ -218,7 +218,7 @@ class Cluster:
         if leader.lead is not None and leader.lead.state.epoch == epoch and node.name in leader.lead.replicas:
             if self.random.random() < 0.5:  # its last messages may be read before the end of the connection, or never
                 leader.acks = [one for one in leader.acks if one[0] != node.name]
-            leader.lead.left(node.name, self.now)
+            leader.lead.on_left(node.name, self.now)
 
     def look(self, node: Node) -> None:
         if node.name in self.no_hub:
@@ -234,7 +234,7 @@ class Cluster:
         }
         node.view = View(hub.state, hub.revision, bool(hub.holder), living)
         if node.lead is not None:
-            node.lead.learned(hub.state, hub.revision)
+            node.lead.learn(hub.state, hub.revision)
             if node.lead.replaced:
                 self.hang_up(node)
                 node.start()
@@ -256,13 +256,13 @@ class Cluster:
             return
         node.asked = None
         if node.landed is None or fate < 0.6:  # no answer has come
-            lead.doubted()
+            lead.on_doubt()
             if node.landed is None and fate < 0.8:
                 self.stray.append((proposal, node))
         elif node.landed:
-            lead.settled(node.landed)
+            lead.on_accepted(node.landed)
         else:
-            lead.refused()
+            lead.on_refused()
 
     def decide(self, node: Node) -> None:
         follows = node.follows[0] if node.follows else ""
@@ -279,7 +279,7 @@ class Cluster:
                     node.up = False  # it dies before it learns of its election
                     return
                 self.leave(node)
-                node.epochs = node.epochs.begun(decision.state.epoch, len(node.log))
+                node.epochs = node.epochs.with_epoch(decision.state.epoch, len(node.log))
                 node.promised = decision.state.epoch
                 node.lead = InSync(node.name, decision.state, revision, len(node.log), self.now)
                 node.acks, node.asked = [], None
@@ -303,7 +303,7 @@ class Cluster:
         del node.log[end:]
         node.epochs, node.promised = leader.epochs, decision.epoch
         node.follows = (leader.name, decision.epoch)
-        lead.joined(node.name, "", self.now)
+        lead.on_joined(node.name, "", self.now)
         leader.acks.append((node.name, decision.epoch, len(node.log)))
 
     def copy(self, node: Node) -> None:
