@@ -33,7 +33,7 @@ def main() -> int:
     for seed in range(chosen.first, chosen.first + chosen.count):
         try:
             run = trio.run(run_seed, seed, clock=MockClock(autojump_threshold=0))
-            acked, crashes = acked + len(run.acked), crashes + run.them.crashes
+            acked, crashes = acked + len(run.acked), crashes + run.cluster.crashes
         except Exception as error:  # noqa: BLE001 - told, and the next one runs
             failed.append(seed)
             print(f"seed {seed} failed", flush=True)
