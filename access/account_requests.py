@@ -51,7 +51,7 @@ _OFF_IN_JAVA = {
         ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED: "updateGlobalWhiteAddrsConfig(java.util.List, String)",
     }.items()
 }
-_key = re.compile(rf"[!-~]{{{KEY_LENGTH},{LONGEST_KEY}}}").fullmatch
+_is_legal_key = re.compile(rf"[!-~]{{{KEY_LENGTH},{LONGEST_KEY}}}").fullmatch
 
 Names = Callable[[], tuple[str, str, str]]
 
@@ -76,17 +76,17 @@ class AccountRequests:
     def changes(self) -> dict[int, Change]:
         """The changes, for the audit log."""
         return {
-            RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: Change(_account_about, self._look_at_account),
-            RequestCode.DELETE_ACL_CONFIG: Change(_account_about, self._look_at_account),
+            RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: Change(_account_about, self._current_account),
+            RequestCode.DELETE_ACL_CONFIG: Change(_account_about, self._current_account),
             RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Change(
-                lambda request: "globalWhiteRemoteAddresses", self._look_at_global_addresses
+                lambda request: "globalWhiteRemoteAddresses", self._current_global_addresses
             ),
         }
 
     async def update(self, request: Request) -> Reply:
         code = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
         header: UpdateAclConfigHeader = request.header
-        table = self._on(request, code)
+        table = self._require_table(request, code)
         known = header.accessKey in table.rules.accounts
         try:
             await table.set_account(header.accessKey, _values(header, known=known))
@@ -98,49 +98,49 @@ class AccountRequests:
         code = ResponseCode.DELETE_ACL_CONFIG_FAILED
         header: DeleteAclConfigHeader = request.header
         try:
-            await self._on(request, code).delete_account(header.accessKey)
+            await self._require_table(request, code).delete_account(header.accessKey)
         except AccountsRefused as error:
             raise Refused(code, str(error)) from None
         return Reply()
 
     def versions(self, request: Request) -> Reply:
-        table = self._on(request, ResponseCode.SYSTEM_ERROR)
+        table = self._require_table(request, ResponseCode.SYSTEM_ERROR)
         name, address, cluster = self._names()
-        each = ",".join(
+        versions = ",".join(
             f"{json.dumps(path)}:{version.to_json().decode()}" for path, version in table.versions().items()
         )
         return Reply(
-            header=AclInfoAnswerHeader(table.version().to_json().decode(), name, address, cluster, f"{{{each}}}")
+            header=AclInfoAnswerHeader(table.version().to_json().decode(), name, address, cluster, f"{{{versions}}}")
         )
 
     async def set_global_addresses(self, request: Request) -> Reply:
         code = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
         header: UpdateGlobalWhiteAddrsHeader = request.header
-        table = self._on(request, code)
+        table = self._require_table(request, code)
         try:
-            found = addresses(header.globalWhiteAddrs)
+            white_list = addresses(header.globalWhiteAddrs)
         except AddressError as error:
             raise Refused(code, str(error)) from None
-        pieces = _pieces_of(found.text)
+        pieces = _pieces_of(white_list.text)
         try:
             await table.set_global_addresses(pieces, header.aclFileFullPath or "")
         except AccountsRefused as error:
             raise Refused(code, str(error)) from None
         return Reply()
 
-    def _on(self, request: Request, code: ResponseCode) -> AccountTable:
+    def _require_table(self, request: Request, code: ResponseCode) -> AccountTable:
         if self._table is None:
             log.info("%s asks for accounts: %s", request.connection.peer, OFF)
             raise Refused(code, _OFF_IN_JAVA.get(code, OFF))
         return self._table
 
-    def _look_at_account(self, request: Request) -> Any:
+    def _current_account(self, request: Request) -> Any:
         account = self._table.rules.accounts.get(request.header.accessKey) if self._table else None
         if account is None:
             return None
         return described(account) | {"secretKey": _Hidden(account.secret_key)}
 
-    def _look_at_global_addresses(self, request: Request) -> Any:
+    def _current_global_addresses(self, request: Request) -> Any:
         return self._table.rules.everywhere.text if self._table else None
 
 
@@ -156,20 +156,26 @@ class _Hidden:
 
 def described(account: Account) -> dict[str, Any]:
     """An account as anyone may see it."""
-    groups = {key: held for key, held in account.permissions.items() if key.startswith(RETRY_PREFIX)}
+    groups = {key: permission for key, permission in account.permissions.items() if key.startswith(RETRY_PREFIX)}
     return {
         "accessKey": account.access_key,
         "whiteRemoteAddress": account.addresses.text,
         "admin": account.admin,
-        "defaultTopicPerm": _word(account.default_topic),
-        "defaultGroupPerm": _word(account.default_group),
-        "topicPerms": [f"{key}={_word(held)}" for key, held in account.permissions.items() if key not in groups],
-        "groupPerms": [f"{key.removeprefix(RETRY_PREFIX)}={_word(held)}" for key, held in groups.items()],
+        "defaultTopicPerm": _permission_name(account.default_topic),
+        "defaultGroupPerm": _permission_name(account.default_group),
+        "topicPerms": [
+            f"{key}={_permission_name(permission)}"
+            for key, permission in account.permissions.items()
+            if key not in groups
+        ],
+        "groupPerms": [
+            f"{key.removeprefix(RETRY_PREFIX)}={_permission_name(permission)}" for key, permission in groups.items()
+        ],
     }
 
 
-def _word(held: int) -> str:
-    return {PUB: "PUB", SUB: "SUB", PUB | SUB: "PUB|SUB", DENY: "DENY"}.get(held, "DENY")
+def _permission_name(permission: int) -> str:
+    return {PUB: "PUB", SUB: "SUB", PUB | SUB: "PUB|SUB", DENY: "DENY"}.get(permission, "DENY")
 
 
 def _account_about(request: Request) -> str:
@@ -179,9 +185,9 @@ def _account_about(request: Request) -> str:
 def _values(header: UpdateAclConfigHeader, *, known: bool) -> dict[str, Value]:
     """The values that the request sets. Raises Refused."""
     problems = []
-    if not _key(header.accessKey):
+    if not _is_legal_key(header.accessKey):
         problems.append(f"accessKey must have from {KEY_LENGTH} to {LONGEST_KEY} letters, digits or signs")
-    if (header.secretKey or not known) and not _key(header.secretKey):
+    if (header.secretKey or not known) and not _is_legal_key(header.secretKey):
         problems.append(f"secretKey must have from {KEY_LENGTH} to {LONGEST_KEY} letters, digits or signs")
     values: dict[str, Value] = {"secretKey": header.secretKey} if header.secretKey else {}
     if header.whiteRemoteAddress is not None:
@@ -206,12 +212,14 @@ def _values(header: UpdateAclConfigHeader, *, known: bool) -> dict[str, Value]:
     return values
 
 
-def _problem_of(permission: str) -> str:
-    name, _, held = permission.partition("=")
+def _problem_of(entry: str) -> str:
+    name, _, permission = entry.partition("=")
     if not is_legal_name(name.strip()) or len(name) > 255:
-        return f"{permission[:300]!r} names no topic or group"
+        return f"{entry[:300]!r} names no topic or group"
     return (
-        "" if held.strip() in PERMISSIONS else f"{permission[:300]!r} must end in = and one of {', '.join(PERMISSIONS)}"
+        ""
+        if permission.strip() in PERMISSIONS
+        else f"{entry[:300]!r} must end in = and one of {', '.join(PERMISSIONS)}"
     )
 
 

@@ -31,22 +31,24 @@ WIDTH = 58
 def run_chapter(name: str, rounds: int, *, quick: bool) -> dict[str, list[float]]:
     """The values of each round, by figure."""
     chapter = CHAPTERS[name]
-    found: dict[str, list[float]] = {}
+    values_by_figure: dict[str, list[float]] = {}
     for _ in range(1 if chapter.once else rounds):
         values: Figures = chapter.measure(quick)
         for key, value in values.items():
-            found.setdefault(key, []).append(value)
-    return found
+            values_by_figure.setdefault(key, []).append(value)
+    return values_by_figure
 
 
-def row(figure: Figure, values: list[float], before: list[float] | None) -> str:
+def row(figure: Figure, values: list[float], last: list[float] | None) -> str:
     """One line of the table: median, previous value, bound, whether each round met it."""
     verdict = ""
     if figure.bound:
-        kept = sum(bool(figure.holds(value)) for value in values)
-        verdict = f"{figure.bound:>9}  " + ("held" if kept == len(values) else f"MISSED in {len(values) - kept}")
-    was = shown(statistics.median(before), figure.unit) if before else ""
-    return f"{figure.what:{WIDTH}} {shown(statistics.median(values), figure.unit):>12} {was:>12} {verdict}".rstrip()
+        met = sum(bool(figure.holds(value)) for value in values)
+        verdict = f"{figure.bound:>9}  " + ("held" if met == len(values) else f"MISSED in {len(values) - met}")
+    previous = shown(statistics.median(last), figure.unit) if last else ""
+    return (
+        f"{figure.what:{WIDTH}} {shown(statistics.median(values), figure.unit):>12} {previous:>12} {verdict}".rstrip()
+    )
 
 
 def shown(value: float, unit: str) -> str:
@@ -55,16 +57,16 @@ def shown(value: float, unit: str) -> str:
     return f"{value:,.{digits}f} {unit}".rstrip()
 
 
-def show(name: str, found: dict[str, list[float]], before: dict[str, list[float]]) -> None:
+def show(name: str, values_by_figure: dict[str, list[float]], before: dict[str, list[float]]) -> None:
     chapter = CHAPTERS[name]
     print(f"\n{name}: {chapter.about}", flush=True)
-    for key, values in found.items():
+    for key, values in values_by_figure.items():
         if key in chapter.figures:
             print(row(chapter.figures[key], values, before.get(key)))
         elif not key.endswith((" MB", " ratio")):
-            memory = found.get(f"{key} MB")
-            beside = f"{memory[0]:8.0f} MB" if memory else ""
-            print(f"{key:{WIDTH}} {shown(values[0], '/s'):>12} {beside}")
+            memory = values_by_figure.get(f"{key} MB")
+            memory_text = f"{memory[0]:8.0f} MB" if memory else ""
+            print(f"{key:{WIDTH}} {shown(values[0], '/s'):>12} {memory_text}")
     sys.stdout.flush()
 
 
@@ -79,15 +81,17 @@ def machine() -> dict[str, Any]:
     }
 
 
-def draw_growth(found: dict[str, list[float]], path: Path) -> None:
+def draw_growth(values_by_figure: dict[str, list[float]], path: Path) -> None:
     """A plot of the growth figures, if matplotlib is installed."""
     from benchmarks.growth import draw
 
     points = []
-    for key, values in found.items():
+    for key, values in values_by_figure.items():
         series, _, at = key.partition("=")
         if at.replace(".", "").isdigit():
-            points.append({"series": series, "at": float(at), "rate": values[0], "memory_mb": found[f"{key} MB"][0]})
+            points.append(
+                {"series": series, "at": float(at), "rate": values[0], "memory_mb": values_by_figure[f"{key} MB"][0]}
+            )
     try:
         draw(points, str(path))
     except ImportError:
@@ -109,19 +113,19 @@ def main() -> None:
     unknown = set(options.chapters) - set(CHAPTERS)
     if unknown:
         parser.error(f"no chapter {', '.join(sorted(unknown))}; there are {', '.join(CHAPTERS)}")
-    before = json.loads(RESULTS.read_text())["chapters"] if RESULTS.exists() else {}
+    last = json.loads(RESULTS.read_text())["chapters"] if RESULTS.exists() else {}
     results: dict[str, Any] = {"machine": machine(), "quick": options.quick, "chapters": {}}
     print(f"{'':{WIDTH}} {'now':>12} {'last':>12}    budget")
     for name in options.chapters or CHAPTERS:
-        lacking = CHAPTERS[name].needs()
-        if lacking:
-            print(f"\n{name}: not run; missing: {', '.join(lacking)}")
+        missing_names = CHAPTERS[name].needs()
+        if missing_names:
+            print(f"\n{name}: not run; missing: {', '.join(missing_names)}")
             continue
-        found = run_chapter(name, 1 if options.quick else options.rounds, quick=options.quick)
-        results["chapters"][name] = found
-        show(name, found, before.get(name, {}))
+        values_by_figure = run_chapter(name, 1 if options.quick else options.rounds, quick=options.quick)
+        results["chapters"][name] = values_by_figure
+        show(name, values_by_figure, last.get(name, {}))
         if name == "growth" and (options.png or not options.quick):
-            draw_growth(found, options.png or PNG)
+            draw_growth(values_by_figure, options.png or PNG)
     is_whole = not options.quick and set(results["chapters"]) == set(CHAPTERS)
     target = options.json or (RESULTS if is_whole else None)
     if target is not None:

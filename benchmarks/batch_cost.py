@@ -41,23 +41,23 @@ def measure(batches: int) -> BatchCost:
         batch = batch_frame("json", "TopicTest", 2, [BODY] * MESSAGES)
         pipelined(server.port, single, IN_FLIGHT, 10_000)
         pipelined(server.port, batch, IN_FLIGHT, 200)
-        ones, many = [], []
+        single_runs, batch_runs = [], []
         for _ in range(3):
-            ones.append(pipelined(server.port, single, IN_FLIGHT, batches * 20))
-            many.append(pipelined(server.port, batch, IN_FLIGHT, batches))
+            single_runs.append(pipelined(server.port, single, IN_FLIGHT, batches * 20))
+            batch_runs.append(pipelined(server.port, batch, IN_FLIGHT, batches))
         return BatchCost(
-            statistics.median(one.cpu_micros for one in ones),
-            statistics.median(one.cpu_micros for one in many),
-            statistics.median(one.rate for one in many) * MESSAGES,
+            statistics.median(run.cpu_micros for run in single_runs),
+            statistics.median(run.cpu_micros for run in batch_runs),
+            statistics.median(run.rate for run in batch_runs) * MESSAGES,
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=3000, help="batches")
-    found = measure(parser.parse_args().count)
-    print(f"single {found.single:.1f} µs, batch of {MESSAGES} {found.batch:.0f} µs: {found.singles:.1f} single sends")
-    print(f"{found.messages_per_second:,.0f} messages/s in batches")
+    cost = measure(parser.parse_args().count)
+    print(f"single {cost.single:.1f} µs, batch of {MESSAGES} {cost.batch:.0f} µs: {cost.singles:.1f} single sends")
+    print(f"{cost.messages_per_second:,.0f} messages/s in batches")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def main() -> None:
             while not stop.is_set():
                 batch = [message_of(options, number + i) for i in range(options.batchSize)]
                 number += options.batchSize
-                began = time.perf_counter()
+                start_time = time.perf_counter()
                 try:
                     producer.send_batch(batch)
                 except Refused:
@@ -33,7 +33,7 @@ def main() -> None:
                 except ClientError:
                     counters.failed += 1
                 else:
-                    counters.add(time.perf_counter() - began)
+                    counters.add(time.perf_counter() - start_time)
 
         Load(messages_each=options.batchSize).run(work, options.threadCount, options.seconds)
 

@@ -54,10 +54,10 @@ class Run:
 
 def missing() -> list[str]:
     """Missing requirements of the comparison."""
-    lacking = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
+    missing_names = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
     if not (INTEROP / "stack" / "stack").exists():
-        lacking.append(f"INTEROP: no {INTEROP / 'stack' / 'stack'}")
-    return lacking
+        missing_names.append(f"INTEROP: no {INTEROP / 'stack' / 'stack'}")
+    return missing_names
 
 
 def library() -> Path:
@@ -146,10 +146,10 @@ class Counter:
         if self._load == "async":
             lines = [line.split() for line in text.splitlines() if re.fullmatch(r"\d+ \d+", line)]
             return sum(int(sent) for sent, _ in lines), sum(int(failed) for _, failed in lines), len(lines)
-        found = _SENT.findall(text)
+        reports = _SENT.findall(text)
         # The benchmark producer prints the rate of ten seconds, and the failures since its start.
-        failed = int(found[-1][1]) + int(found[-1][2]) if found else 0
-        return sum(10.0 * int(rate) for rate, _, _ in found), failed, len(found)
+        failed = int(reports[-1][1]) + int(reports[-1][2]) if reports else 0
+        return sum(10.0 * int(rate) for rate, _, _ in reports), failed, len(reports)
 
 
 def run(load: str, command: list[str], broker: Server, window: float) -> Run:
@@ -160,8 +160,8 @@ def run(load: str, command: list[str], broker: Server, window: float) -> Run:
             process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
         counter = Counter(load, path)
         try:
-            began = time.monotonic()
-            sent, failed, lines = _next_line(process, counter, 0, began + CLIENT_WARM_UP)
+            start_time = time.monotonic()
+            sent, failed, lines = _next_line(process, counter, 0, start_time + CLIENT_WARM_UP)
             meters, at = [CpuMeter(pid).start() for pid in (broker.pid, process.pid)], time.monotonic()
             more_sent, more_failed, _ = _next_line(process, counter, lines, at + window)
             messages, seconds = more_sent - sent, time.monotonic() - at
@@ -202,12 +202,12 @@ def our_client(names: int, broker: Server, seconds: float, *, pipelined: bool) -
     before = os.times()
     text, _ = process.communicate()
     after = os.times()
-    found = re.search(r"Send Total: (\d+) .*Send Failed: (\d+) \| Response Failed: (\d+)", text)
-    if process.returncode or found is None:
+    totals = re.search(r"Send Total: (\d+) .*Send Failed: (\d+) \| Response Failed: (\d+)", text)
+    if process.returncode or totals is None:
         raise RuntimeError(f"our producer ended with {process.returncode}: {text}")
-    sent = int(found[1])
+    sent = int(totals[1])
     client = after.children_user + after.children_system - before.children_user - before.children_system
-    return Run(sent / seconds, meter.read() / sent * 1e6, client / sent * 1e6, int(found[2]) + int(found[3]))
+    return Run(sent / seconds, meter.read() / sent * 1e6, client / sent * 1e6, int(totals[2]) + int(totals[3]))
 
 
 def possible_loads() -> tuple[str, ...]:
@@ -217,13 +217,15 @@ def possible_loads() -> tuple[str, ...]:
 
 def compare(rounds: int, window: float, loads: tuple[str, ...]) -> dict[str, list[Run]]:
     """Runs by `load/broker`, in turns; and of our client on our broker as `load/our client`."""
-    found: dict[str, list[Run]] = {}
-    with ExitStack() as held:
-        clients = JavaClients.compile(Path(held.enter_context(tempfile.TemporaryDirectory(prefix="rocketlet-bench-"))))
-        java_names, java = held.enter_context(java_stack())
-        our_names, ours = held.enter_context(stack())
+    runs: dict[str, list[Run]] = {}
+    with ExitStack() as resources:
+        clients = JavaClients.compile(
+            Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="rocketlet-bench-")))
+        )
+        java_names, java = resources.enter_context(java_stack())
+        our_names, ours = resources.enter_context(stack())
         brokers = {"java": (java_names, java), "ours": (our_names.port, ours)}
-        rule = held.enter_context(yardstick())
+        rule = resources.enter_context(yardstick())
         if rule is not None:
             brokers["yardstick"] = (rule.port, rule)  # it also answers as a name server
         for names, server in brokers.values():
@@ -231,23 +233,23 @@ def compare(rounds: int, window: float, loads: tuple[str, ...]) -> dict[str, lis
         for _ in range(rounds):
             for load in loads:
                 for name, (names, server) in brokers.items():
-                    found.setdefault(f"{load}/{name}", []).append(
+                    runs.setdefault(f"{load}/{name}", []).append(
                         run(load, clients.command(load, names), server, window)
                     )
                 if load != "unbounded":
-                    found.setdefault(f"{load}/our client", []).append(
+                    runs.setdefault(f"{load}/our client", []).append(
                         our_client(our_names.port, ours, window, pipelined=load == "async")
                     )
-    return found
+    return runs
 
 
 def median(runs: list[Run]) -> Run:
     """Medians of each figure; failures are summed."""
     return Run(
-        statistics.median(one.rate for one in runs),
-        statistics.median(one.broker_cpu for one in runs),
-        statistics.median(one.client_cpu for one in runs),
-        sum(one.failed for one in runs),
+        statistics.median(run.rate for run in runs),
+        statistics.median(run.broker_cpu for run in runs),
+        statistics.median(run.client_cpu for run in runs),
+        sum(run.failed for run in runs),
     )
 
 
@@ -257,15 +259,18 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=15.0, help="seconds that each run measures")
     parser.add_argument("--loads", default=",".join(possible_loads()), help="which, with commas between")
     options = parser.parse_args()
-    lacking = missing()
-    if lacking:
-        raise SystemExit(f"not possible here; missing: {', '.join(lacking)}")
+    missing_names = missing()
+    if missing_names:
+        raise SystemExit(f"not possible here; missing: {', '.join(missing_names)}")
     if not EXAMPLE:
         print("left out: unbounded; ROCKETMQ_EXAMPLE names no rocketmq-example jar of 4.9")
     print("load/broker             messages/s   broker's CPU   client's CPU   failed")
     for name, runs in compare(options.rounds, options.window, tuple(options.loads.split(","))).items():
-        one = median(runs)
-        print(f"{name:21} {one.rate:>12,.0f} {one.broker_cpu:>11.1f} µs {one.client_cpu:>11.1f} µs {one.failed:>8}")
+        medians = median(runs)
+        print(
+            f"{name:21} {medians.rate:>12,.0f} {medians.broker_cpu:>11.1f} µs {medians.client_cpu:>11.1f} µs"
+            f" {medians.failed:>8}"
+        )
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ def _send(drivers: ThreadPoolExecutor, ports: Sequence[int], frame: bytes, count
 
 
 def _median(brokers: int, turns: Sequence[Sequence[Measured]]) -> Together:
-    rate = statistics.median(sum(one.requests for one in turn) / max(one.seconds for one in turn) for turn in turns)
-    return Together(brokers, rate, statistics.median(one.cpu_micros for turn in turns for one in turn))
+    rate = statistics.median(sum(run.requests for run in turn) / max(run.seconds for run in turn) for turn in turns)
+    return Together(brokers, rate, statistics.median(run.cpu_micros for turn in turns for run in turn))
 
 
 def main() -> None:
@@ -65,8 +65,11 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100_000, help="messages to each broker in each turn")
     parser.add_argument("--brokers", type=int, default=2)
     options = parser.parse_args()
-    for found in measure(options.count, options.brokers):
-        print(f"{found.brokers} brokers {found.rate:>10,.0f}/s {found.cpu_micros:6.1f} µs of a broker's CPU a message")
+    for together in measure(options.count, options.brokers):
+        print(
+            f"{together.brokers} brokers {together.rate:>10,.0f}/s {together.cpu_micros:6.1f} µs of a broker's CPU"
+            " a message"
+        )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ OUR_CLIENT = "rocketlet"
 PEER_NAMES = {OUR_CLIENT: "ours", "nats": "NATS JetStream", "redis": "Redis streams"}
 # One thread that waits for each answer: Redis stores a message with a fifth of the work, and does not wait for a disk
 # either.
-_BEHIND_IS_FINE = {("sync", "redis")}
+_MAY_BE_SLOWER = {("sync", "redis")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,39 +56,39 @@ class Chapter:
 def _sends(quick: bool) -> Figures:
     from benchmarks.raw_sender import compare, median
 
-    found: Figures = {}
+    figures: Figures = {}
     for header in ("json", "binary"):
         for in_flight in (64, 1024, 1):
             count = (20_000 if quick else 120_000) // (1 if in_flight > 1 else 15)
             ours, limit = compare(header, in_flight, count, 1024, 3)
             name = f"{header}_{in_flight}"
-            found[f"{name}_rate"], found[f"{name}_cpu"] = median(ours)
+            figures[f"{name}_rate"], figures[f"{name}_cpu"] = median(ours)
             if limit:
                 limit_rate, limit_cpu = median(limit)
                 if in_flight > 1:
-                    found[f"{name}_rate_ratio"] = found[f"{name}_rate"] / limit_rate
-                    found[f"{name}_cpu_ratio"] = found[f"{name}_cpu"] / limit_cpu
+                    figures[f"{name}_rate_ratio"] = figures[f"{name}_rate"] / limit_rate
+                    figures[f"{name}_cpu_ratio"] = figures[f"{name}_cpu"] / limit_cpu
                 else:
-                    found[f"{name}_round_trip"] = limit_rate / found[f"{name}_rate"]
-    return found
+                    figures[f"{name}_round_trip"] = limit_rate / figures[f"{name}_rate"]
+    return figures
 
 
 def _send_figures() -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     for header in ("json", "binary"):
-        one = f"{header}, one in flight"
+        single = f"{header}, one in flight"
         for in_flight in (64, 1024):
-            many = f"{header}, {in_flight} in flight"
+            concurrent = f"{header}, {in_flight} in flight"
             figures |= {
-                f"{header}_{in_flight}_rate_ratio": Figure(f"{many}: rate / yardstick's", "x", at_least=0.9),
-                f"{header}_{in_flight}_cpu_ratio": Figure(f"{many}: CPU / yardstick's", "x", at_most=1.15),
-                f"{header}_{in_flight}_rate": Figure(many, "/s"),
-                f"{header}_{in_flight}_cpu": Figure(many, "µs"),
+                f"{header}_{in_flight}_rate_ratio": Figure(f"{concurrent}: rate / yardstick's", "x", at_least=0.9),
+                f"{header}_{in_flight}_cpu_ratio": Figure(f"{concurrent}: CPU / yardstick's", "x", at_most=1.15),
+                f"{header}_{in_flight}_rate": Figure(concurrent, "/s"),
+                f"{header}_{in_flight}_cpu": Figure(concurrent, "µs"),
             }
         figures |= {
-            f"{header}_1_round_trip": Figure(f"{one}: round trip / yardstick's", "x", at_most=1.3),
-            f"{header}_1_rate": Figure(one, "/s"),
-            f"{header}_1_cpu": Figure(one, "µs"),
+            f"{header}_1_round_trip": Figure(f"{single}: round trip / yardstick's", "x", at_most=1.3),
+            f"{header}_1_rate": Figure(single, "/s"),
+            f"{header}_1_cpu": Figure(single, "µs"),
         }
     return figures
 
@@ -116,11 +116,11 @@ def _sync_flush(quick: bool) -> Figures:
     from benchmarks.sync_flush import measure
 
     disk, runs = measure(4_000 if quick else 20_000, [1, 8, 64])
-    found = {"disk": disk}
+    figures = {"disk": disk}
     for in_flight, run in runs.items():
-        found[f"sync_{in_flight}"] = run.rate / disk
-        found[f"sync_{in_flight}_busy"] = run.server_cpu / run.seconds
-    return found
+        figures[f"sync_{in_flight}"] = run.rate / disk
+        figures[f"sync_{in_flight}_busy"] = run.server_cpu / run.seconds
+    return figures
 
 
 def _batch(quick: bool) -> Figures:
@@ -155,13 +155,13 @@ def _idle(quick: bool) -> Figures:
 def _growth(quick: bool) -> Figures:
     from benchmarks.growth import SERIES, all_series
 
-    found: Figures = {}
+    figures: Figures = {}
     for point in all_series(10_000 if quick else 40_000, SERIES, 10.0, quick=quick):
         name = f"{point.series}={point.at:g}"
-        found[name], found[f"{name} MB"] = point.rate, point.memory_mb
+        figures[name], figures[f"{name} MB"] = point.rate, point.memory_mb
         if point.series in ("queues", "store_gib"):
-            found[f"{name} ratio"] = point.ratio
-    return found
+            figures[f"{name} ratio"] = point.ratio
+    return figures
 
 
 def _client(quick: bool) -> Figures:
@@ -181,9 +181,9 @@ def _client(quick: bool) -> Figures:
 def _latency(quick: bool) -> Figures:
     from benchmarks.latency import measure
 
-    found = measure(1000, 3 if quick else 15)
-    return {f"latency_{percentile:g}": ms for percentile, ms in found.by_percentile.items()} | {
-        f"waking_{percentile:g}": ms for percentile, ms in found.waking.items() if percentile < 99.9
+    latencies = measure(1000, 3 if quick else 15)
+    return {f"latency_{percentile:g}": ms for percentile, ms in latencies.by_percentile.items()} | {
+        f"waking_{percentile:g}": ms for percentile, ms in latencies.waking.items() if percentile < 99.9
     }
 
 
@@ -193,38 +193,38 @@ def _peers(quick: bool) -> Figures:
 
     names = [OURS, *(name for name in PEERS if not missing(name))]
     runs = compare(names, LOADS, 10_000 if quick else 60_000, 1 if quick else 3)
-    found: Figures = {}
-    for (load, name), one in runs.items():
+    figures: Figures = {}
+    for (load, name), run in runs.items():
         if load == "latency":
-            found |= {f"{name}_{what}": one[what] for what in ("p50", "p99", "p99.9")}
+            figures |= {f"{name}_{percentile}": run[percentile] for percentile in ("p50", "p99", "p99.9")}
             continue
-        found[f"{name} {load}"], found[f"{name} {load} cpu"] = one["rate"], one["cpu"]
+        figures[f"{name} {load}"], figures[f"{name} {load} cpu"] = run["rate"], run["cpu"]
         if name != OURS:
-            found[f"{load} beside {name}"] = runs[load, OURS]["rate"] / one["rate"]
-    return found
+            figures[f"{load} beside {name}"] = runs[load, OURS]["rate"] / run["rate"]
+    return figures
 
 
 def _peer_figures() -> dict[str, Figure]:
     from benchmarks.peer_clients.load import LOADS
 
     figures = {f"{OUR_CLIENT}_p50": Figure("send to listener at 500/s, ours, median", "µs", at_most=300)}
-    for name, shown in PEER_NAMES.items():
-        figures |= {f"{name}_{p}": Figure(f"send to listener at 500/s, {shown}, {p}", "µs") for p in ("p99", "p99.9")}
-        figures.setdefault(f"{name}_p50", Figure(f"send to listener at 500/s, {shown}, median", "µs"))
+    for name, label in PEER_NAMES.items():
+        figures |= {f"{name}_{p}": Figure(f"send to listener at 500/s, {label}, {p}", "µs") for p in ("p99", "p99.9")}
+        figures.setdefault(f"{name}_p50", Figure(f"send to listener at 500/s, {label}, median", "µs"))
         for load in LOADS[:-1]:
-            figures[f"{name} {load}"] = Figure(f"{load}: {shown}", "/s")
-            figures[f"{name} {load} cpu"] = Figure(f"{load}: {shown}, client", "µs")
+            figures[f"{name} {load}"] = Figure(f"{load}: {label}", "/s")
+            figures[f"{name} {load} cpu"] = Figure(f"{load}: {label}, client", "µs")
             if name != OUR_CLIENT:
-                bound = None if (load, name) in _BEHIND_IS_FINE else 1.0
-                figures[f"{load} beside {name}"] = Figure(f"{load}: ours / {shown}", "x", at_least=bound)
+                bound = None if (load, name) in _MAY_BE_SLOWER else 1.0
+                figures[f"{load} beside {name}"] = Figure(f"{load}: ours / {label}", "x", at_least=bound)
     return figures
 
 
-def _peers_lack() -> list[str]:
+def _missing_for_peers() -> list[str]:
     from benchmarks.peers import PEERS, missing
 
-    lacking = {name: missing(name) for name in PEERS}
-    return [what for missed in lacking.values() for what in missed] if all(lacking.values()) else []
+    missing_names = {peer: missing(peer) for peer in PEERS}
+    return [name for names in missing_names.values() for name in names] if all(missing_names.values()) else []
 
 
 def _startup(quick: bool) -> Figures:
@@ -232,7 +232,9 @@ def _startup(quick: bool) -> Figures:
     from benchmarks.support.processes import scratch
 
     with scratch() as directory:
-        up = min((Up("--dir", str(directory / "data")) for _ in range(2 if quick else 5)), key=lambda one: one.ready)
+        up = min(
+            (Up("--dir", str(directory / "data")) for _ in range(2 if quick else 5)), key=lambda start: start.ready
+        )
     return {"ready": up.ready, "resident": up.resident}
 
 
@@ -240,7 +242,10 @@ def _java(quick: bool) -> Figures:
     from benchmarks.beside_java import compare, median, possible_loads
 
     loads = possible_loads()
-    runs = {name: median(found) for name, found in compare(1 if quick else 3, 8 if quick else 15, loads).items()}
+    runs = {
+        name: median(runs_of_load)
+        for name, runs_of_load in compare(1 if quick else 3, 8 if quick else 15, loads).items()
+    }
     figures: Figures = {}
     for load in loads:
         java, ours = runs[f"{load}/java"], runs[f"{load}/ours"]
@@ -305,7 +310,7 @@ def _java_figures() -> dict[str, Figure]:
     return figures
 
 
-def _java_lacks() -> list[str]:
+def _missing_for_java() -> list[str]:
     from benchmarks.beside_java import missing
 
     return missing()
@@ -383,7 +388,7 @@ CHAPTERS: dict[str, Chapter] = {
         {f"latency_{p}": Figure(f"latency, {p} %", "ms") for p in ("50", "90", "99", "99.9", "100")}
         | {f"waking_{p}": Figure(f"how late a thread that waits is woken, {p} %", "ms") for p in ("50", "90", "99")},
     ),
-    "peers": Chapter("beside NATS JetStream and Redis streams", _peers, _peer_figures(), _peers_lack, once=True),
+    "peers": Chapter("beside NATS JetStream and Redis streams", _peers, _peer_figures(), _missing_for_peers, once=True),
     "startup": Chapter(
         "rocketlet up", _startup,
         {"ready": Figure("rocketlet up: ready", "s"), "resident": Figure("rocketlet up: resident", "MB")},
@@ -396,8 +401,8 @@ CHAPTERS: dict[str, Chapter] = {
         },
         once=True,
     ),
-    "java": Chapter("beside a Java broker and client", _java, _java_figures(), _java_lacks, once=True),
+    "java": Chapter("beside a Java broker and client", _java, _java_figures(), _missing_for_java, once=True),
     "replication": Chapter(
-        "a master and a slave beside a Java pair", _replication, _replication_figures(), _java_lacks, once=True
+        "a master and a slave beside a Java pair", _replication, _replication_figures(), _missing_for_java, once=True
     ),
 }  # fmt: skip

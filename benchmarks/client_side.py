@@ -48,9 +48,9 @@ class ClientSide:
 
 def timed(count: int, work: Callable[[], object]) -> Rate:
     """Rate and CPU of a function that handles that many messages."""
-    began, cpu = time.perf_counter(), time.process_time()
+    start_time, cpu = time.perf_counter(), time.process_time()
     work()
-    return Rate(count / (time.perf_counter() - began), (time.process_time() - cpu) / count * 1e6)
+    return Rate(count / (time.perf_counter() - start_time), (time.process_time() - cpu) / count * 1e6)
 
 
 def measure(count: int) -> ClientSide:
@@ -76,13 +76,13 @@ def measure(count: int) -> ClientSide:
                     producer.send(Message("TopicTest", body))
 
             keep_sending(5_000)
-            raw, many, raw_one, one = [], [], [], []
+            raw, pipelined_rates, raw_one, one_thread_rates = [], [], [], []
             few = count // 20
             for _ in range(TURNS):
                 raw.append(pipelined(server.port, frames[0], 64, count).rate)
-                many.append(timed(count, lambda: keep_sending(count)))
+                pipelined_rates.append(timed(count, lambda: keep_sending(count)))
                 raw_one.append(pipelined(server.port, frames[0], 1, few).rate)
-                one.append(timed(few, lambda: send_one_by_one(few)))
+                one_thread_rates.append(timed(few, lambda: send_one_by_one(few)))
         consumed = []
         for number in range(TURNS):
             topic = f"Drain-{number}"
@@ -91,25 +91,29 @@ def measure(count: int) -> ClientSide:
             raw.append(pipelined(server.port, frames[0], 64, count).rate)
             consumed.append(_consume(namesrv, topic, count // QUEUES * QUEUES))
         return ClientSide(
-            statistics.median(raw), statistics.median(raw_one), _median(many), _median(one), _median(consumed)
+            statistics.median(raw),
+            statistics.median(raw_one),
+            _median(pipelined_rates),
+            _median(one_thread_rates),
+            _median(consumed),
         )
 
 
 def _median(rates: list[Rate]) -> Rate:
-    return Rate(statistics.median(one.rate for one in rates), statistics.median(one.cpu_micros for one in rates))
+    return Rate(statistics.median(rate.rate for rate in rates), statistics.median(rate.cpu_micros for rate in rates))
 
 
 def _consume(namesrv: str, topic: str, count: int) -> Rate:
     """Time from the first message to the last of a filled topic."""
     first, last = threading.Event(), threading.Event()
-    seen = 0
+    count_seen = 0
 
     def listener(message: ReceivedMessage) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 1:
+        nonlocal count_seen
+        count_seen += 1
+        if count_seen == 1:
             first.set()
-        if seen >= count:
+        if count_seen >= count:
             last.set()
 
     # One thread counts, so that no increment is lost.
@@ -125,14 +129,16 @@ def _consume(namesrv: str, topic: str, count: int) -> Rate:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100_000)
-    found = measure(parser.parse_args().count)
-    print(f"raw sender, 64 in flight {found.raw:>10,.0f}/s       1 in flight {found.raw_one:>8,.0f}/s")
-    for name, one, beside in [
-        ("pipelined", found.pipelined, found.raw),
-        ("one thread", found.one_thread, found.raw_one),
-        ("consuming", found.consumed, found.raw),
+    side = measure(parser.parse_args().count)
+    print(f"raw sender, 64 in flight {side.raw:>10,.0f}/s       1 in flight {side.raw_one:>8,.0f}/s")
+    for name, rate, raw_rate in [
+        ("pipelined", side.pipelined, side.raw),
+        ("one thread", side.one_thread, side.raw_one),
+        ("consuming", side.consumed, side.raw),
     ]:
-        print(f"{name:24} {one.rate:>10,.0f}/s {one.cpu_micros:6.1f} µs each, {one.rate / beside:.2f} of the raw one")
+        print(
+            f"{name:24} {rate.rate:>10,.0f}/s {rate.cpu_micros:6.1f} µs each, {rate.rate / raw_rate:.2f} of the raw one"
+        )
 
 
 if __name__ == "__main__":

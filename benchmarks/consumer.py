@@ -25,7 +25,7 @@ class Consumed:
     def __init__(self) -> None:
         self.count = self.failed = 0
         self.born_ms = self.stored_ms = 0
-        self.most_born = self.most_stored = 0
+        self.max_born = self.max_stored = 0
 
     def add(self, message: ReceivedMessage) -> None:
         now = time.time_ns() // 1_000_000
@@ -33,18 +33,18 @@ class Consumed:
         self.count += 1
         self.born_ms += born
         self.stored_ms += stored
-        self.most_born = max(self.most_born, born)
-        self.most_stored = max(self.most_stored, stored)
+        self.max_born = max(self.max_born, born)
+        self.max_stored = max(self.max_stored, stored)
 
     def line(self, before: tuple[int, int, int, int], seconds: float) -> str:
         """One line of RocketMQ's."""
         count, failed, born, stored = before
-        got = self.count - count
+        consumed = self.count - count
         return (
-            f"TPS: {got / seconds:.0f} | FAIL: {self.failed - failed} | AVG(B2C) RT(ms): "
-            f"{(self.born_ms - born) / max(1, got):7.3f} | AVG(S2C) RT(ms): "
-            f"{(self.stored_ms - stored) / max(1, got):7.3f} | MAX(B2C) RT(ms): {self.most_born} | "
-            f"MAX(S2C) RT(ms): {self.most_stored}"
+            f"TPS: {consumed / seconds:.0f} | FAIL: {self.failed - failed} | AVG(B2C) RT(ms): "
+            f"{(self.born_ms - born) / max(1, consumed):7.3f} | AVG(S2C) RT(ms): "
+            f"{(self.stored_ms - stored) / max(1, consumed):7.3f} | MAX(B2C) RT(ms): {self.max_born} | "
+            f"MAX(S2C) RT(ms): {self.max_stored}"
         )
 
     def snapshot(self) -> tuple[int, int, int, int]:
@@ -93,19 +93,19 @@ def main() -> None:
             _report(consumed, options.seconds)
 
 
-def _count(consumed: Consumed, wanted: int) -> None:
+def _count(consumed: Consumed, target: int) -> None:
     """Count since the first message."""
-    pause, began = threading.Event(), 0.0
-    while consumed.count < wanted:
-        pause.wait(0.001 if began == 0 else 0.02)
-        if began == 0 and consumed.count:
-            began = time.perf_counter()
-    print(f"{consumed.count} {(time.perf_counter() - began) * 1000:.0f}", flush=True)
+    pause, start_time = threading.Event(), 0.0
+    while consumed.count < target:
+        pause.wait(0.001 if start_time == 0 else 0.02)
+        if start_time == 0 and consumed.count:
+            start_time = time.perf_counter()
+    print(f"{consumed.count} {(time.perf_counter() - start_time) * 1000:.0f}", flush=True)
 
 
 def _report(consumed: Consumed, seconds: float | None) -> None:
-    began = at = time.perf_counter()
-    end = began + seconds if seconds is not None else float("inf")
+    start_time = at = time.perf_counter()
+    end = start_time + seconds if seconds is not None else float("inf")
     before, sleep = consumed.snapshot(), threading.Event()
     try:
         while (wait := min(REPORT_SECONDS, end - time.perf_counter())) > 0:
@@ -116,7 +116,8 @@ def _report(consumed: Consumed, seconds: float | None) -> None:
     except KeyboardInterrupt:
         pass
     print(
-        f"[Complete] Total: {consumed.count} | {consumed.line((0, 0, 0, 0), time.perf_counter() - began)}", flush=True
+        f"[Complete] Total: {consumed.count} | {consumed.line((0, 0, 0, 0), time.perf_counter() - start_time)}",
+        flush=True,
     )
 
 

@@ -56,8 +56,8 @@ class Side:
 
 @contextmanager
 def our_side() -> Iterator[Side]:
-    with scratch() as directory, name_server(directory) as names, ExitStack() as held:
-        running = held.enter_context(ExitStack())
+    with scratch() as directory, name_server(directory) as names, ExitStack() as resources:
+        running = resources.enter_context(ExitStack())
 
         def restart() -> Server:
             running.close()
@@ -111,23 +111,23 @@ def fill(port: int, count: int) -> None:
 
 def consume(side: Side, command: list[str]) -> Consumed:
     meter, before = CpuMeter(side.server.pid).start(), os.times()
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
     after = os.times()
-    count, ms = map(int, found.stdout.split()[-2:])
+    count, ms = map(int, completed.stdout.split()[-2:])
     client = after.children_user + after.children_system - before.children_user - before.children_system
     return Consumed(count / ms * 1000, meter.read() / count * 1e6, client / count * 1e6)
 
 
 def run(load: str, side: Side, clients: JavaClients, count: int) -> Consumed:
-    address, each = f"127.0.0.1:{side.names}", count // QUEUES * QUEUES
+    address, total = f"127.0.0.1:{side.names}", count // QUEUES * QUEUES
     if load == "ours":
         command = [
-            sys.executable, "-m", "benchmarks.consumer", "-n", address, "-t", TOPIC, "--count", str(each),
+            sys.executable, "-m", "benchmarks.consumer", "-n", address, "-t", TOPIC, "--count", str(total),
             "-g", f"ours_{time.time_ns()}",
         ]  # fmt: skip
         return consume(side, command)
     groups = 8 if load == "push 8" else 1
-    command = clients.program("ConsumeLoad", address, TOPIC, "lite" if load == "lite" else "push", groups, each)
+    command = clients.program("ConsumeLoad", address, TOPIC, "lite" if load == "lite" else "push", groups, total)
     if load != "sending":
         return consume(side, command)
     producer = subprocess.Popen(
@@ -143,10 +143,12 @@ def run(load: str, side: Side, clients: JavaClients, count: int) -> Consumed:
 
 def compare(count: int, rounds: int, loads: tuple[str, ...] = LOADS) -> dict[str, Consumed]:
     """Medians by `load/broker`; the loads in turns, `cold` once."""
-    found: dict[str, list[Consumed]] = {}
-    with ExitStack() as held:
-        clients = JavaClients.compile(Path(held.enter_context(tempfile.TemporaryDirectory(prefix="rocketlet-bench-"))))
-        sides = {"java": held.enter_context(java_side()), "ours": held.enter_context(our_side())}
+    runs_by_name: dict[str, list[Consumed]] = {}
+    with ExitStack() as resources:
+        clients = JavaClients.compile(
+            Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="rocketlet-bench-")))
+        )
+        sides = {"java": resources.enter_context(java_side()), "ours": resources.enter_context(our_side())}
         for side in sides.values():
             fill(side.server.port, count)
             run("push", side, clients, count)
@@ -157,16 +159,16 @@ def compare(count: int, rounds: int, loads: tuple[str, ...] = LOADS) -> dict[str
                         if number:
                             continue
                         side.server = side.restart()
-                    one = run(load, side, clients, count)
-                    found.setdefault(f"{load}/{name}", []).append(one)
-                    print(f"{load}/{name}", one, file=sys.stderr, flush=True)
+                    run_ = run(load, side, clients, count)
+                    runs_by_name.setdefault(f"{load}/{name}", []).append(run_)
+                    print(f"{load}/{name}", run_, file=sys.stderr, flush=True)
     return {
         name: Consumed(
-            statistics.median(one.rate for one in runs),
-            statistics.median(one.broker_cpu for one in runs),
-            statistics.median(one.client_cpu for one in runs),
+            statistics.median(run_.rate for run_ in runs),
+            statistics.median(run_.broker_cpu for run_ in runs),
+            statistics.median(run_.client_cpu for run_ in runs),
         )
-        for name, runs in found.items()
+        for name, runs in runs_by_name.items()
     }
 
 
@@ -176,12 +178,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--loads", default=",".join(LOADS), help="which, with commas between")
     options = parser.parse_args()
-    lacking = missing()
-    if lacking:
-        raise SystemExit(f"not possible here; missing: {', '.join(lacking)}")
+    missing_names = missing()
+    if missing_names:
+        raise SystemExit(f"not possible here; missing: {', '.join(missing_names)}")
     print("load/broker      messages/s   broker's CPU   consumer's CPU")
-    for name, one in compare(options.count, options.rounds, tuple(options.loads.split(","))).items():
-        print(f"{name:14} {one.rate:>12,.0f} {one.broker_cpu:>11.2f} µs {one.client_cpu:>13.2f} µs")
+    for name, consumed in compare(options.count, options.rounds, tuple(options.loads.split(","))).items():
+        print(f"{name:14} {consumed.rate:>12,.0f} {consumed.broker_cpu:>11.2f} µs {consumed.client_cpu:>13.2f} µs")
 
 
 if __name__ == "__main__":

@@ -47,16 +47,16 @@ def measure(minutes: float, rate: int, tell: Callable[[float, int], object]) -> 
     request = send_frame("json", TOPIC, 2, b"x" * 1024)
     with stack() as (_, server):
         samples: list[tuple[float, int]] = []
-        meter, began = CpuMeter(server.pid).start(), time.monotonic()
+        meter, start_time = CpuMeter(server.pid).start(), time.monotonic()
         messages, second, next_sample = 0, 0, 0.0
-        while (now := time.monotonic() - began) < minutes * 60:
+        while (now := time.monotonic() - start_time) < minutes * 60:
             if now >= next_sample:
                 samples.append((now, resident_bytes(server.pid)))
                 tell(*samples[-1])
                 next_sample += SAMPLE_SECONDS
             messages += _one_second(server, request, rate)
             second += 1
-            time.sleep(max(0.0, began + second - time.monotonic()))
+            time.sleep(max(0.0, start_time + second - time.monotonic()))
         return Endured(samples, messages, meter.read())
 
 
@@ -78,10 +78,10 @@ def main() -> None:
         if round(seconds / SAMPLE_SECONDS) % 6 == 0:
             print(f"{seconds / 60:6.1f} min {size / 1e6:8.1f} MB", flush=True)
 
-    found = measure(options.minutes, options.rate, tell)
+    endured = measure(options.minutes, options.rate, tell)
     print(
-        f"{found.messages:,} messages, {found.cpu:.0f} s of CPU; the last third holds {found.growth:.3f} times the"
-        " memory of the second"
+        f"{endured.messages:,} messages, {endured.cpu:.0f} s of CPU; the last third holds {endured.growth:.3f} times"
+        " the memory of the second"
     )
 
 

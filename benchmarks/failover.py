@@ -47,26 +47,26 @@ def runtime(port: int) -> dict[str, str]:
 @contextmanager
 def replicas(size: int) -> Iterator[Server]:
     """The master of that many replicas, once all are in sync; one: a single broker."""
-    with scratch() as directory, ExitStack() as held:
-        names = held.enter_context(name_server(directory)).port
+    with scratch() as directory, ExitStack() as resources:
+        names = resources.enter_context(name_server(directory)).port
         if size == 1:
             (directory / "b").mkdir()
-            yield held.enter_context(broker(directory / "b", names))
+            yield resources.enter_context(broker(directory / "b", names))
             return
-        etcd = held.enter_context(etcd_cluster(directory))
+        etcd = resources.enter_context(etcd_cluster(directory))
         servers = []
         for number in range(1, size + 1):
             (directory / f"b{number}").mkdir()
             settings = {"failoverEnable": "true", "replicaId": number, "etcdEndpoints": ",".join(etcd.endpoints)}
-            servers.append(held.enter_context(broker(directory / f"b{number}", names, **settings)))
-        until = time.monotonic() + READY_SECONDS
+            servers.append(resources.enter_context(broker(directory / f"b{number}", names, **settings)))
+        deadline = time.monotonic() + READY_SECONDS
         while True:
             for server in servers:
                 table = runtime(server.port)
                 if table.get("failoverState") == "leading" and table["inSyncReplicas"].count("/") == size:
                     yield server
                     return
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise RuntimeError("the replicas do not come in sync")
             time.sleep(0.2)
 
@@ -74,9 +74,9 @@ def replicas(size: int) -> Iterator[Server]:
 @contextmanager
 def java_pair() -> Iterator[Server]:
     """A Java SYNC_MASTER, with its slave."""
-    with pair("java") as them:
-        master = them.master("master", "SYNC_MASTER")
-        them.slave("slave")
+    with pair("java") as brokers:
+        master = brokers.master("master", "SYNC_MASTER")
+        brokers.slave("slave")
         wait_for_slave(master)
         yield master
 
@@ -84,14 +84,14 @@ def java_pair() -> Iterator[Server]:
 def times_at(port: int, rate: float, seconds: float) -> list[float]:
     """How long sends take at this rate."""
     sent: list[float] = []
-    took: list[float] = []
+    durations: list[float] = []
     with connect(port) as connection:
         connection.setblocking(False)
-        began, rest = time.perf_counter(), b""
-        until = began + seconds
-        while len(took) < len(sent) or time.perf_counter() < until:
+        start_time, rest = time.perf_counter(), b""
+        until = start_time + seconds
+        while len(durations) < len(sent) or time.perf_counter() < until:
             now = time.perf_counter()
-            while now < until and len(sent) < (now - began) * rate:
+            while now < until and len(sent) < (now - start_time) * rate:
                 connection.setblocking(True)
                 connection.sendall(REQUEST)
                 connection.setblocking(False)
@@ -102,8 +102,8 @@ def times_at(port: int, rate: float, seconds: float) -> list[float]:
                 now = time.perf_counter()
                 while len(rest) >= 4 and len(rest) >= 4 + (size := int.from_bytes(rest[:4], "big")):
                     rest = rest[4 + size :]
-                    took.append(now - sent[len(took)])
-    return sorted(took)
+                    durations.append(now - sent[len(durations)])
+    return sorted(durations)
 
 
 def main() -> None:

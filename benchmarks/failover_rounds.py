@@ -73,21 +73,21 @@ class Proxy:
             while True:
                 nursery.start_soon(self._connect, network, await listener.accept())
 
-    async def _connect(self, network: TcpNetwork, one: ByteStream) -> None:
-        other: ByteStream | None = None
-        self._streams.add(one)
+    async def _connect(self, network: TcpNetwork, client_stream: ByteStream) -> None:
+        server_stream: ByteStream | None = None
+        self._streams.add(client_stream)
         try:
             while self.is_cut:
                 await self._healed.wait()
-            other = await network.dial(self.target)
-            self._streams.add(other)
+            server_stream = await network.dial(self.target)
+            self._streams.add(server_stream)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._pump, one, other, nursery.cancel_scope)
-                nursery.start_soon(self._pump, other, one, nursery.cancel_scope)
+                nursery.start_soon(self._pump, client_stream, server_stream, nursery.cancel_scope)
+                nursery.start_soon(self._pump, server_stream, client_stream, nursery.cancel_scope)
         except (RemotingError, OSError):
             pass  # nothing listens there: the connection just ends
         finally:
-            for stream in (one, other):
+            for stream in (client_stream, server_stream):
                 if stream is not None:
                     self._streams.discard(stream)
                     with trio.CancelScope(shield=True):
@@ -132,19 +132,19 @@ class Ledger:
     seen: dict[tuple[int, int], str] = field(default_factory=dict)
     ack_times: list[float] = field(default_factory=list)
     failed: int = 0
-    wrong: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
-    def note(self, kind: dict[tuple[int, int], str], place: tuple[int, int], body: str, what: str) -> None:
-        known = kind.setdefault(place, body)
-        if known != body:
-            self.wrong.append(f"{what} at {place}: {known}, and later {body}")
+    def note(self, kind: dict[tuple[int, int], str], place: tuple[int, int], body: str, verb: str) -> None:
+        earlier = kind.setdefault(place, body)
+        if earlier != body:
+            self.errors.append(f"{verb} at {place}: {earlier}, and later {body}")
 
 
 class Rounds:
-    def __init__(self, directory: Path, chosen: argparse.Namespace) -> None:
+    def __init__(self, directory: Path, options: argparse.Namespace) -> None:
         self.directory = directory
-        self.chosen = chosen
-        self.random = Random(f"{chosen.seed} {os.getpid()}")
+        self.options = options
+        self.random = Random(f"{options.seed} {os.getpid()}")
         self.etcd = EtcdCluster(directory, 3)
         self.nodes: list[Node] = []
         self.ledger = Ledger()
@@ -172,8 +172,8 @@ class Rounds:
             "storePathRootDir": node.folder, "failoverEnable": "true", "replicaId": node.number,
             "replicaAddress": f"127.0.0.1:{node.replica.port}",
             "etcdEndpoints": ",".join(f"http://127.0.0.1:{proxy.port}" for proxy in node.etcd),
-            "flushDiskType": self.chosen.flush, "mappedFileSizeCommitLog": 1 << 26, "logLevel": "INFO",
-            "defaultTopicQueueNums": QUEUES, "minInSyncReplicas": self.chosen.min_in_sync,
+            "flushDiskType": self.options.flush, "mappedFileSizeCommitLog": 1 << 26, "logLevel": "INFO",
+            "defaultTopicQueueNums": QUEUES, "minInSyncReplicas": self.options.min_in_sync,
         }  # fmt: skip
         words = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
         out = (self.directory / f"broker-{node.number}.log").open("ab")
@@ -203,7 +203,7 @@ class Rounds:
                     result = await producer.send(Message(TOPIC, body.encode()))
                 except ClientError as error:
                     self.ledger.failed += 1
-                    if self.chosen.verbose:
+                    if self.options.verbose:
                         print(f"{time.strftime('%H:%M:%S')} {body}: {error}", flush=True)
                     await trio.sleep(0.05)
                     continue
@@ -211,35 +211,35 @@ class Rounds:
                     place = (result.queue.queue_id, result.queue_offset)
                     self.ledger.note(self.ledger.acked, place, body, "acknowledged")
                     self.ledger.ack_times.append(time.monotonic())
-                await trio.sleep(self.chosen.pause)
+                await trio.sleep(self.options.pause)
 
     async def master(self, pool: ConnectionPool) -> str | None:
         try:
             answer = await pool.call(self.namesrv, request(RequestCode.GET_BROKER_CLUSTER_INFO), 3)
             table = json.loads(answer.body)["brokerAddrTable"]["broker-a"]["brokerAddrs"]
-            found: str | None = table.get("0")
-            return found
+            address: str | None = table.get("0")
+            return address
         except (RemotingError, KeyError, ValueError):
             return None
 
     async def consume(self, number: int) -> None:
-        at = [0] * QUEUES
+        offsets = [0] * QUEUES
         async with ConnectionPool(TcpNetwork(), PoolConfig()) as pool:
             while True:
                 address = await self.master(pool)
                 try:
                     while address is not None:
-                        got = 0
+                        count = 0
                         for queue in range(QUEUES):
-                            got += await self.pull(pool, address, queue, at)
-                        await trio.sleep(0.02 if got else 0.1)
+                            count += await self.pull(pool, address, queue, offsets)
+                        await trio.sleep(0.02 if count else 0.1)
                 except RemotingError:
                     pass  # asked again where the master is
                 await trio.sleep(0.2)
 
-    async def pull(self, pool: ConnectionPool, address: str, queue: int, at: list[int]) -> int:
+    async def pull(self, pool: ConnectionPool, address: str, queue: int, offsets: list[int]) -> int:
         header = PullMessageHeader(
-            queueId=queue, queueOffset=at[queue], maxMsgNums=32, topic=TOPIC, consumerGroup="CG",
+            queueId=queue, queueOffset=offsets[queue], maxMsgNums=32, topic=TOPIC, consumerGroup="CG",
             sysFlag=SUBSCRIPTION, subscription="*",
         )  # fmt: skip
         answer = await pool.call(address, Command(int(RequestCode.PULL_MESSAGE), ext=to_ext(header)), 3)
@@ -250,10 +250,12 @@ class Rounds:
         records = decode_all(bytes(answer.body))
         for record in records:
             place = (queue, record.queue_offset)
-            if record.queue_offset != at[queue]:
-                self.ledger.wrong.append(f"queue {queue}: offset {record.queue_offset} came where {at[queue]} is next")
+            if record.queue_offset != offsets[queue]:
+                self.ledger.errors.append(
+                    f"queue {queue}: offset {record.queue_offset} came where {offsets[queue]} is next"
+                )
             self.ledger.note(self.ledger.seen, place, bytes(record.body).decode(), "seen")
-            at[queue] = record.queue_offset + 1
+            offsets[queue] = record.queue_offset + 1
         return len(records)
 
     # ---- faults
@@ -286,20 +288,20 @@ class Rounds:
         if fault == "kill":
             master.process.kill()
             master.process.wait()
-            await self.goes_on(fault, begin)
+            await self.wait_until_sends_resume(fault, begin)
             self.start(master)
         elif fault == "stop":
             master.process.send_signal(signal.SIGSTOP)
-            await self.goes_on(fault, begin)
+            await self.wait_until_sends_resume(fault, begin)
             await trio.sleep(max(AWAY_SECONDS - (time.monotonic() - begin), 0))
             master.process.send_signal(signal.SIGCONT)
         elif fault == "cut":
-            cut = [master.replica, *master.etcd]
-            for proxy in cut:
+            proxies = [master.replica, *master.etcd]
+            for proxy in proxies:
                 proxy.cut()
-            await self.goes_on(fault, begin)
+            await self.wait_until_sends_resume(fault, begin)
             await trio.sleep(max(CUT_SECONDS - (time.monotonic() - begin), 0))
-            for proxy in cut:
+            for proxy in proxies:
                 proxy.heal()
         elif fault == "slave":
             slave = self.random.choice([node for node in self.nodes if node is not master])
@@ -309,7 +311,7 @@ class Rounds:
             begin = time.monotonic()
             master.process.kill()
             master.process.wait()
-            await self.goes_on(fault, begin)
+            await self.wait_until_sends_resume(fault, begin)
             self.start(master)
             for proxy in slave.etcd:
                 proxy.heal()
@@ -327,9 +329,9 @@ class Rounds:
             command = [sys.executable, "-m", "rocketlet.tools.admin", "switchMaster", "-b", master.address]
             command += ["-n", self.namesrv]
             await trio.to_thread.run_sync(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
-            await self.goes_on(fault, begin, time.monotonic())
+            await self.wait_until_sends_resume(fault, begin, time.monotonic())
 
-    async def goes_on(self, fault: str, begin: float, settled: float = 0) -> None:
+    async def wait_until_sends_resume(self, fault: str, begin: float, settled: float = 0) -> None:
         """Wait until sends are acknowledged that were not in flight at the fault, or later than `settled`."""
         settled = settled or begin + 0.2
         with trio.fail_after(90):
@@ -344,50 +346,50 @@ class Rounds:
     async def check(self, pool: ConnectionPool) -> int:
         """Read everything from the master, and compare it with the ledger. Returns the number of messages."""
         master = await self.healthy(pool)
-        there: dict[tuple[int, int], str] = {}
+        stored: dict[tuple[int, int], str] = {}
         for queue in range(QUEUES):
-            at = [0] * QUEUES
+            offsets = [0] * QUEUES
             while True:
                 header = PullMessageHeader(
-                    queueId=queue, queueOffset=at[queue], maxMsgNums=32, topic=TOPIC, consumerGroup="CG",
+                    queueId=queue, queueOffset=offsets[queue], maxMsgNums=32, topic=TOPIC, consumerGroup="CG",
                     sysFlag=SUBSCRIPTION, subscription="*",
                 )  # fmt: skip
                 answer = await pool.call(master.address, Command(int(RequestCode.PULL_MESSAGE), ext=to_ext(header)), 10)
                 if answer.code != 0:
                     break
                 for record in decode_all(bytes(answer.body)):
-                    there[queue, record.queue_offset] = bytes(record.body).decode()
-                    at[queue] = record.queue_offset + 1
+                    stored[queue, record.queue_offset] = bytes(record.body).decode()
+                    offsets[queue] = record.queue_offset + 1
         for name, kind in (("acknowledged", self.ledger.acked), ("seen", self.ledger.seen)):
             for place, body in kind.items():
-                if there.get(place) != body:
-                    self.ledger.wrong.append(f"{name} {body} at {place}: there is {there.get(place)}")
-        self._check_order(there)
-        return len(there)
+                if stored.get(place) != body:
+                    self.ledger.errors.append(f"{name} {body} at {place}: there is {stored.get(place)}")
+        self._check_order(stored)
+        return len(stored)
 
-    def _check_order(self, there: dict[tuple[int, int], str]) -> None:
+    def _check_order(self, stored: dict[tuple[int, int], str]) -> None:
         """A producer waits for each answer, so its messages are in order, apart from repetitions."""
         last: dict[tuple[int, str], int] = {}
-        for (queue, offset), body in sorted(there.items()):
+        for (queue, offset), body in sorted(stored.items()):
             producer, _, number = body.partition("-")
             if (queue, offset) in self.ledger.acked:
                 if last.get((queue, producer), 0) > int(number):
-                    self.ledger.wrong.append(f"queue {queue}: {body} at {offset} was overtaken")
+                    self.ledger.errors.append(f"queue {queue}: {body} at {offset} was overtaken")
                 last[queue, producer] = int(number)
 
     def compare_logs(self) -> str:
         """After a clean stop of everything: compare the logs, byte for byte."""
-        found: list[dict[str, bytes]] = []
+        logs: list[dict[str, bytes]] = []
         for node in self.nodes:
             folder = node.folder / "commitlog"
-            found.append({path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name.isdigit()})
-        for name in found[0]:
-            datas = [one.get(name, b"") for one in found]
-            sizes = [len(data.rstrip(b"\0")) for data in datas]
+            logs.append({path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name.isdigit()})
+        for name in logs[0]:
+            contents = [log.get(name, b"") for log in logs]
+            sizes = [len(data.rstrip(b"\0")) for data in contents]
             shortest = min(sizes)
-            if len({data[:shortest] for data in datas}) != 1:
-                self.ledger.wrong.append(f"log file {name} differs within the first {shortest} bytes")
-        return ", ".join(str(sum(len(data.rstrip(b"\0")) for data in one.values())) for one in found)
+            if len({data[:shortest] for data in contents}) != 1:
+                self.ledger.errors.append(f"log file {name} differs within the first {shortest} bytes")
+        return ", ".join(str(sum(len(data.rstrip(b"\0")) for data in log.values())) for log in logs)
 
     # ---- all of it
 
@@ -401,7 +403,7 @@ class Rounds:
             self.etcd.start(number)
         self.start_namesrv()
         await trio.to_thread.run_sync(self.etcd.wait)
-        deadline = time.monotonic() + self.chosen.seconds
+        deadline = time.monotonic() + self.options.seconds
         async with trio.open_nursery() as nursery, ConnectionPool(TcpNetwork(), PoolConfig()) as pool:
             for node in self.nodes:
                 for proxy in (node.replica, *node.etcd):
@@ -418,13 +420,13 @@ class Rounds:
                 await self.healthy(pool)
                 await trio.sleep(2)
                 load.cancel_scope.cancel()
-            self.say(done, await self.check(pool))
+            self.print_summary(done, await self.check(pool))
             nursery.cancel_scope.cancel()
 
     async def rounds(self, pool: ConnectionPool, done: dict[str, int], deadline: float) -> None:
-        for number in range(self.chosen.rounds):
-            for fault in self.chosen.faults:
-                if time.monotonic() > deadline or self.ledger.wrong:
+        for number in range(self.options.rounds):
+            for fault in self.options.faults:
+                if time.monotonic() > deadline or self.ledger.errors:
                     return
                 before = self.ledger.failed
                 await self.round(pool, fault)
@@ -435,18 +437,19 @@ class Rounds:
                     f"{now} {fault} {self.resumed[fault][-1]:.2f} s, {self.ledger.failed - before} failed", flush=True
                 )
             if (number + 1) % 5 == 0:
-                self.say(done)
+                self.print_summary(done)
 
-    def say(self, done: dict[str, int], there: int = -1) -> None:
-        told = {
+    def print_summary(self, done: dict[str, int], stored: int = -1) -> None:
+        summary = {
             fault: f"{count} rounds, sends went on after {statistics.median(self.resumed[fault]):.2f} s median,"
             f" {max(self.resumed[fault]):.2f} s at worst, {self.failed[fault]} sends failed"
             for fault, count in done.items()
             if self.resumed[fault]
         }
         print(
-            f"{time.strftime('%H:%M:%S')} {told}; acknowledged {len(self.ledger.acked)}, seen {len(self.ledger.seen)},"
-            f" failed sends {self.ledger.failed}, there {there}, wrong {len(self.ledger.wrong)}",
+            f"{time.strftime('%H:%M:%S')} {summary}; acknowledged {len(self.ledger.acked)}, seen"
+            f" {len(self.ledger.seen)}, failed sends {self.ledger.failed}, there {stored}, wrong"
+            f" {len(self.ledger.errors)}",
             flush=True,
         )
 
@@ -463,10 +466,10 @@ def main() -> int:
     parser.add_argument("--flush", default="ASYNC_FLUSH")
     parser.add_argument("--min-in-sync", type=int, default=1)
     parser.add_argument("--directory", help="kept; otherwise a temporary one, kept only if something is wrong")
-    chosen = parser.parse_args()
-    directory = Path(chosen.directory or tempfile.mkdtemp(prefix="failover-"))
+    options = parser.parse_args()
+    directory = Path(options.directory or tempfile.mkdtemp(prefix="failover-"))
     directory.mkdir(parents=True, exist_ok=True)
-    rounds = Rounds(directory, chosen)
+    rounds = Rounds(directory, options)
     try:
         trio.run(rounds.run)
         for node in rounds.nodes:
@@ -477,13 +480,13 @@ def main() -> int:
         print("bytes of the logs:", rounds.compare_logs())
     finally:
         rounds.stop_all()
-    for line in rounds.ledger.wrong[:20]:
+    for line in rounds.ledger.errors[:20]:
         print("WRONG:", line)
-    if not rounds.ledger.wrong and not chosen.directory:
+    if not rounds.ledger.errors and not options.directory:
         shutil.rmtree(directory)
     else:
         print(f"kept in {directory}")
-    return 1 if rounds.ledger.wrong else 0
+    return 1 if rounds.ledger.errors else 0
 
 
 if __name__ == "__main__":

@@ -26,22 +26,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("first", type=int, nargs="?", default=1)
     parser.add_argument("count", type=int, nargs="?", default=100)
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     failed: list[int] = []
     acked = crashes = 0
-    for seed in range(chosen.first, chosen.first + chosen.count):
+    for seed in range(options.first, options.first + options.count):
         try:
             run = trio.run(run_seed, seed, clock=MockClock(autojump_threshold=0))
-            acked, crashes = acked + len(run.acked), crashes + run.them.crashes
+            acked, crashes = acked + len(run.acked), crashes + run.cluster.crashes
         except Exception as error:  # noqa: BLE001 - told, and the next one runs
             failed.append(seed)
             print(f"seed {seed} failed", flush=True)
             traceback.print_exception(error, file=sys.stdout)
-        done = seed - chosen.first + 1
-        if done % 100 == 0 or done == chosen.count:
-            told = f"{acked} acknowledged, {crashes} crashes at a call of the disk, {time.process_time():.0f} s of CPU"
-            print(f"seeds {chosen.first} to {seed}: {told}; failed: {failed}", flush=True)
+        done = seed - options.first + 1
+        if done % 100 == 0 or done == options.count:
+            summary = (
+                f"{acked} acknowledged, {crashes} crashes at a call of the disk, {time.process_time():.0f} s of CPU"
+            )
+            print(f"seeds {options.first} to {seed}: {summary}; failed: {failed}", flush=True)
     return 1 if failed else 0
 
 

@@ -4,8 +4,8 @@
 
 Each point is measured in turn with the base point of its series, so that a slow minute of the machine does not look
 like growth: `ratio` is the point's rate divided by the base's rate just before it, the median of three such pairs. What
-a point needs is created before it is measured; the cost of creating it is reported beside it (`made`, microseconds of
-CPU per topic or queue).
+a point needs is created before it is measured; the cost of creating it is reported beside it (`setup_cpu`,
+microseconds of CPU per topic or queue).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Point:
     cpu_micros: float
     memory_mb: float
     ratio: float
-    made: float = 0.0
+    setup_cpu: float = 0.0
 
 
 class Spread:
@@ -49,37 +49,37 @@ class Spread:
     separately."""
 
     def __init__(self) -> None:
-        self._made: dict[int, float] = {}
+        self._setup_cpu: dict[int, float] = {}
 
-    def made(self, frames: int) -> float:
+    def setup_cpu(self, frames: int) -> float:
         """Microseconds of CPU for the first of each of the requests."""
-        return self._made.get(frames, 0.0)
+        return self._setup_cpu.get(frames, 0.0)
 
     def run(self, server: Server, frames: list[bytes], count: int, in_flight: int = 64) -> Measured:
         """`count` requests, with `in_flight` of them in flight."""
         step = max(1, in_flight // 2)
-        if len(frames) not in self._made:
-            self._made[len(frames)] = _spread(server, frames, len(frames), min(in_flight, step)).cpu_micros
+        if len(frames) not in self._setup_cpu:
+            self._setup_cpu[len(frames)] = _spread(server, frames, len(frames), min(in_flight, step)).cpu_micros
         source = itertools.cycle(frames)
         rounds = max(1, math.lcm(len(frames), step) // step) if len(frames) < 2000 else len(frames) // step
         bursts = [b"".join(itertools.islice(source, step)) for _ in range(rounds)]
         return _spread(server, bursts, count, in_flight, step)
 
 
-def _spread(server: Server, bursts: list[bytes], count: int, in_flight: int, each: int = 1) -> Measured:
+def _spread(server: Server, bursts: list[bytes], count: int, in_flight: int, burst_size: int = 1) -> Measured:
     """Send the bursts in turn, each with that many requests."""
     with connect(server.port) as connection:
-        meter, began = CpuMeter(server.pid).start(), time.perf_counter()
+        meter, start_time = CpuMeter(server.pid).start(), time.perf_counter()
         sent = answered = 0
         rest = b""
         source = itertools.cycle(bursts)
         while answered < count:
-            while sent - answered <= in_flight - each and sent < count:
+            while sent - answered <= in_flight - burst_size and sent < count:
                 connection.sendall(next(source))
-                sent += each
+                sent += burst_size
             rest += connection.recv(1 << 18)
             answered, rest = _count(rest, answered)
-        return Measured(answered, time.perf_counter() - began, meter.read(), 0)
+        return Measured(answered, time.perf_counter() - start_time, meter.read(), 0)
 
 
 def _count(rest: bytes, answered: int) -> tuple[int, bytes]:
@@ -93,16 +93,16 @@ def _count(rest: bytes, answered: int) -> tuple[int, bytes]:
 def over_connections(server: Server, request: bytes, connections: int, count: int) -> Measured:
     """One request in flight on each of many connections."""
     selector = selectors.DefaultSelector()
-    held: list[socket.socket] = []
+    open_connections: list[socket.socket] = []
     try:
         for _ in range(connections):
             connection = connect(server.port)
             exchange(connection, request)
             selector.register(connection, selectors.EVENT_READ)
-            held.append(connection)
-        meter, began = CpuMeter(server.pid).start(), time.perf_counter()
+            open_connections.append(connection)
+        meter, start_time = CpuMeter(server.pid).start(), time.perf_counter()
         answered = 0
-        for connection in held:
+        for connection in open_connections:
             connection.sendall(request)
         while answered < count:
             for key, _ in selector.select():
@@ -111,10 +111,10 @@ def over_connections(server: Server, request: bytes, connections: int, count: in
                 key.fileobj.recv(1 << 16)
                 answered += 1
                 key.fileobj.sendall(request)
-        return Measured(answered, time.perf_counter() - began, meter.read(), 0)
+        return Measured(answered, time.perf_counter() - start_time, meter.read(), 0)
     finally:
         selector.close()
-        for connection in held:
+        for connection in open_connections:
             connection.close()
 
 
@@ -123,7 +123,7 @@ def series(
     points: list[float],
     run: Callable[[Server, float], Measured],
     base: float,
-    made: Callable[[int], float] = lambda _: 0.0,
+    setup_cpu: Callable[[int], float] = lambda _: 0.0,
     **settings: object,
 ) -> Iterator[Point]:
     """Each point compared with the base."""
@@ -135,7 +135,7 @@ def series(
             yield Point(
                 name, at, statistics.median(here.rate for _, here in pairs),
                 statistics.median(here.cpu_micros for _, here in pairs), resident_bytes(server.pid) / 1e6,
-                statistics.median(here.rate / first.rate for first, here in pairs), made(int(at)),
+                statistics.median(here.rate / first.rate for first, here in pairs), setup_cpu(int(at)),
             )  # fmt: skip
 
 
@@ -143,26 +143,28 @@ def _body(size: float = KIB) -> bytes:
     return b"x" * int(size)
 
 
-def all_series(count: int, chosen: list[str], store_gib: float, *, quick: bool) -> Iterator[Point]:
+def all_series(count: int, names: list[str], store_gib: float, *, quick: bool) -> Iterator[Point]:
     """Every requested series; with `quick` only their small ends."""
-    one = send_frame("json", TOPIC, 2, _body())
+    request = send_frame("json", TOPIC, 2, _body())
     top = 100 if quick else 1000
-    if "in_flight" in chosen:
-        yield from series("in_flight", [1, 16, 64, 512], lambda s, n: pipelined(s.port, one, int(n), count), 64)
-    if "topics" in chosen:
+    if "in_flight" in names:
+        yield from series("in_flight", [1, 16, 64, 512], lambda s, n: pipelined(s.port, request, int(n), count), 64)
+    if "topics" in names:
         topics = Spread()
         yield from series(
-            "topics", [1, 10, 100, top], lambda s, n: topics.run(s, _topics(int(n)), count), 1, topics.made
+            "topics", [1, 10, 100, top], lambda s, n: topics.run(s, _topics(int(n)), count), 1, topics.setup_cpu
         )
-    if "queues" in chosen:
+    if "queues" in names:
         queues = Spread()
         yield from series(
             "queues", [1, BASE_QUEUES, 100, 1000, *([] if quick else [10_000])],
-            lambda s, n: queues.run(s, _queues(int(n)), max(count, int(n) * 8)), BASE_QUEUES, queues.made,
+            lambda s, n: queues.run(s, _queues(int(n)), max(count, int(n) * 8)), BASE_QUEUES, queues.setup_cpu,
         )  # fmt: skip
-    if "connections" in chosen:
-        yield from series("connections", [1, 10, 100, top], lambda s, n: over_connections(s, one, int(n), count), 10)
-    if "bodies" in chosen:
+    if "connections" in names:
+        yield from series(
+            "connections", [1, 10, 100, top], lambda s, n: over_connections(s, request, int(n), count), 10
+        )
+    if "bodies" in names:
         yield from series(
             "body_kib", [0.1, 1, 4, 16, 64],
             lambda s, n: pipelined(
@@ -170,7 +172,7 @@ def all_series(count: int, chosen: list[str], store_gib: float, *, quick: bool) 
             ),
             1,
         )  # fmt: skip
-    if "store" in chosen:
+    if "store" in names:
         yield from _store_series(count, 0.5 if quick else store_gib)
 
 
@@ -187,14 +189,14 @@ def _queues(count: int) -> list[bytes]:
 
 def _store_series(count: int, gib: float) -> Iterator[Point]:
     """The rate into an empty store, and into one of that many GiB, in the same process."""
-    one = send_frame("json", TOPIC, 2, _body())
+    request = send_frame("json", TOPIC, 2, _body())
     filler = batch_frame("json", TOPIC, 3, [b"x" * 60_000] * 16)
     with stack() as (_, server):
-        pipelined(server.port, one, 64, count)
-        empty = pipelined(server.port, one, 64, count)
+        pipelined(server.port, request, 64, count)
+        empty = pipelined(server.port, request, 64, count)
         yield Point("store_gib", 0, empty.rate, empty.cpu_micros, resident_bytes(server.pid) / 1e6, 1.0)
         pipelined(server.port, filler, 4, int(gib * (1 << 30) / len(filler)))
-        full = pipelined(server.port, one, 64, count)
+        full = pipelined(server.port, request, 64, count)
         yield Point(
             "store_gib", gib, full.rate, full.cpu_micros, resident_bytes(server.pid) / 1e6, full.rate / empty.rate
         )
@@ -213,12 +215,12 @@ def draw(points: list[dict[str, object]], path: str) -> None:
     names = list(dict.fromkeys(str(point["series"]) for point in points))
     figure, rows = pyplot.subplots(2, len(names), figsize=(3.2 * len(names), 5.5), squeeze=False)
     for column, name in enumerate(names):
-        mine = [point for point in points if point["series"] == name]
+        series_points = [point for point in points if point["series"] == name]
         for row, what in enumerate(("rate", "memory_mb")):
             axes = rows[row][column]
-            axes.plot([point["at"] for point in mine], [point[what] for point in mine], marker="o")
+            axes.plot([point["at"] for point in series_points], [point[what] for point in series_points], marker="o")
             axes.set_ylim(bottom=0)
-            if max(float(str(point["at"])) for point in mine) > 20:
+            if max(float(str(point["at"])) for point in series_points) > 20:
                 axes.set_xscale("log")
             axes.set_title(name if row == 0 else "", fontsize=10)
             axes.set_ylabel({"rate": "messages/s", "memory_mb": "MB"}[what] if column == 0 else "")
@@ -241,7 +243,7 @@ def main() -> None:
         print(
             f"{point.series:>12} {point.at:>8g} {point.rate:>9,.0f}/s {point.cpu_micros:6.1f} µs"
             f" {point.memory_mb:6.0f} MB  {point.ratio:5.2f} x base"
-            + (f"  {point.made:6.0f} µs to make each" if point.made else ""),
+            + (f"  {point.setup_cpu:6.0f} µs to make each" if point.setup_cpu else ""),
             flush=True,
         )
     if options.png:

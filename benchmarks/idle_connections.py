@@ -23,7 +23,7 @@ def measure(count: int) -> tuple[int, int]:
         raise SystemExit(f"{count} connections need more files than this machine allows ({hard}); ulimit -n")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     request = send_frame("json", "TopicTest", 0, b"x" * 100)
-    held: list[socket.socket] = []
+    open_connections: list[socket.socket] = []
     with stack() as (_, server):
         try:
             with connect(server.port) as first:
@@ -31,12 +31,12 @@ def measure(count: int) -> tuple[int, int]:
             before = resident_bytes(server.pid)
             for _ in range(count):
                 connection = connect(server.port)
-                held.append(connection)
+                open_connections.append(connection)
                 exchange(connection, request)
             after = resident_bytes(server.pid)
-            check_answer(exchange(held[0], request))
+            check_answer(exchange(open_connections[0], request))
         finally:
-            for connection in held:
+            for connection in open_connections:
                 connection.close()
     return before, after
 

@@ -56,9 +56,9 @@ def measure(rate: float, seconds: float, size: int = 1024) -> Latencies:
         ):
             producer.send(Message("TopicTest", b"x", properties={"due": str(time.perf_counter())}))
             pause = threading.Event()
-            began = time.perf_counter() + 1.0
+            start_time = time.perf_counter() + 1.0
             for number in range(total):
-                due = began + number / rate
+                due = start_time + number / rate
                 left = due - time.perf_counter()
                 if left > 0:
                     pause.wait(left)
@@ -73,10 +73,10 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1000, help="messages a second")
     parser.add_argument("--seconds", type=float, default=10)
     options = parser.parse_args()
-    found = measure(options.rate, options.seconds)
-    print(f"{found.count} messages at {options.rate:,.0f}/s")
-    for percentile, ms in found.by_percentile.items():
-        print(f"p{percentile:<5g} {ms:8.2f} ms    a waiting thread wakes {found.waking[percentile]:8.2f} ms late")
+    latencies = measure(options.rate, options.seconds)
+    print(f"{latencies.count} messages at {options.rate:,.0f}/s")
+    for percentile, ms in latencies.by_percentile.items():
+        print(f"p{percentile:<5g} {ms:8.2f} ms    a waiting thread wakes {latencies.waking[percentile]:8.2f} ms late")
 
 
 if __name__ == "__main__":

@@ -80,12 +80,12 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    began = time.monotonic()
+    start_time = time.monotonic()
     cost = measure(options.count, options.rounds)
     print(f"without metrics        {cost.without:6.2f} µs of CPU a send")
     print(f"served                 {cost.served:6.2f} µs, {cost.served_ratio:.3f} of it")
     print(f"asked for each second  {cost.asked:6.2f} µs, {cost.asked_ratio:.3f} of it; {cost.pages} pages")
-    print(f"{options.rounds} rounds in {time.monotonic() - began:.0f} s")
+    print(f"{options.rounds} rounds in {time.monotonic() - start_time:.0f} s")
 
 
 if __name__ == "__main__":

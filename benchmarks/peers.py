@@ -39,8 +39,8 @@ Figures = dict[str, float]
 def missing(peer: str) -> list[str]:
     """A peer's missing requirements."""
     program, modules = PEERS[peer]
-    lacking = [name for name in modules if importlib.util.find_spec(name) is None]
-    return lacking if shutil.which(program) else [program, *lacking]
+    missing_names = [name for name in modules if importlib.util.find_spec(name) is None]
+    return missing_names if shutil.which(program) else [program, *missing_names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +79,18 @@ def _peer(name: str, server: Server) -> Peer:
 def run(peer: Peer, load: str, count: int) -> Figures:
     """One load in a separate client process."""
     meter = CpuMeter(peer.pid).start()
-    found = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", f"benchmarks.peer_clients.{peer.name}", load, peer.address, str(count)],
         cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=120,
     )  # fmt: skip
-    figures: Figures = json.loads(found.stdout)
+    figures: Figures = json.loads(completed.stdout)
     # The server's work before and after the measured load, such as filling a topic, is included.
     return figures | {"server_cpu": meter.read() / count * 1e6}
 
 
 def compare(names: Sequence[str], loads: Sequence[str], count: int, rounds: int) -> dict[tuple[str, str], Figures]:
     """Medians by load and peer; each round runs every load at every peer, one after the other."""
-    found: dict[tuple[str, str], list[Figures]] = {}
+    runs_by_place: dict[tuple[str, str], list[Figures]] = {}
     with ExitStack() as servers:
         peers = [servers.enter_context(started(name)) for name in names]
         for _ in range(rounds):
@@ -99,9 +99,10 @@ def compare(names: Sequence[str], loads: Sequence[str], count: int, rounds: int)
                     if load == "atomic 64" and peer.name == "nats":
                         continue
                     small = count // _SMALL.get(load, 1)
-                    found.setdefault((load, peer.name), []).append(run(peer, load, small))
+                    runs_by_place.setdefault((load, peer.name), []).append(run(peer, load, small))
     return {
-        place: {name: statistics.median(one[name] for one in runs) for name in runs[0]} for place, runs in found.items()
+        place: {name: statistics.median(run_[name] for run_ in runs) for name in runs[0]}
+        for place, runs in runs_by_place.items()
     }
 
 
@@ -114,20 +115,23 @@ def main() -> None:
     options = parser.parse_args()
     names = []
     for name in options.only:
-        lacking = missing(name) if name in PEERS else []
-        if lacking:
-            print(f"{name} is left out; missing: {', '.join(lacking)}")
+        missing_names = missing(name) if name in PEERS else []
+        if missing_names:
+            print(f"{name} is left out; missing: {', '.join(missing_names)}")
         else:
             names.append(name)
-    found = compare(names, options.load, options.count, options.rounds)
+    results = compare(names, options.load, options.count, options.rounds)
     print("load            peer         messages/s   client's CPU   server's CPU")
-    for (load, name), one in found.items():
+    for (load, name), result in results.items():
         if load != "latency":
-            print(f"{load:15} {name:10} {one['rate']:>12,.0f} {one['cpu']:>11.1f} µs {one['server_cpu']:>11.1f} µs")
-    for (load, name), one in found.items():
+            print(
+                f"{load:15} {name:10} {result['rate']:>12,.0f} {result['cpu']:>11.1f} µs"
+                f" {result['server_cpu']:>11.1f} µs"
+            )
+    for (load, name), result in results.items():
         if load == "latency":
-            shown = ", ".join(f"{what} {one[what]:,.0f} µs" for what in ("p50", "p99", "p99.9"))
-            print(f"send to listener at {RATE:g}/s, {name}: {shown}; {one['cpu']:.0f} µs of the client's CPU")
+            percentiles = ", ".join(f"{what} {result[what]:,.0f} µs" for what in ("p50", "p99", "p99.9"))
+            print(f"send to listener at {RATE:g}/s, {name}: {percentiles}; {result['cpu']:.0f} µs of the client's CPU")
 
 
 if __name__ == "__main__":

@@ -46,14 +46,14 @@ def pop_all(server: Server, count: int, *, acknowledge: bool, queue_id: int = QU
     pop = pop_frame("json", group, TOPIC, queue_id, BATCH, _OPAQUE_OF_POPS)
     with connect(server.port) as connection:
         check_answer(exchange(connection, pop))  # creates the group
-        meter, began = CpuMeter(server.pid).start(), time.perf_counter()
-        messages, sent, popped, acks, acked, rest, out = 0, 0, 0, 0, 0, bytearray(), list[bytes]()
+        meter, start_time = CpuMeter(server.pid).start(), time.perf_counter()
+        messages, sent, popped, acks, acked, rest, acks_to_send = 0, 0, 0, 0, 0, bytearray(), list[bytes]()
         while messages < count or acked < acks:
-            more = IN_FLIGHT - (sent - popped) if messages < count and sent - popped <= IN_FLIGHT // 2 else 0
-            if more or (out and messages >= count):
-                connection.sendall(b"".join(out) + pop * more)
-                sent += more
-                out.clear()
+            count_to_send = IN_FLIGHT - (sent - popped) if messages < count and sent - popped <= IN_FLIGHT // 2 else 0
+            if count_to_send or (acks_to_send and messages >= count):
+                connection.sendall(b"".join(acks_to_send) + pop * count_to_send)
+                sent += count_to_send
+                acks_to_send.clear()
             rest += connection.recv(1 << 20)
             at = 0
             while len(rest) - at >= 4 and len(rest) - at - 4 >= (size := int.from_bytes(rest[at : at + 4], "big")):
@@ -66,12 +66,12 @@ def pop_all(server: Server, count: int, *, acknowledge: bool, queue_id: int = QU
                     messages += records(rest, begin, end)
                     if acknowledge:
                         acks += 1
-                        out.append(_ack_of(group, header["extFields"]))
+                        acks_to_send.append(_ack_of(group, header["extFields"]))
                 else:
                     acked += 1
                 at = end
             del rest[:at]
-        return Pulled(messages, time.perf_counter() - began, meter.read())
+        return Pulled(messages, time.perf_counter() - start_time, meter.read())
 
 
 def _ack_of(group: str, fields: dict[str, str]) -> bytes:
@@ -104,7 +104,7 @@ def measure(count: int, rounds: int, size: int = 1024) -> Cost:
 
 def beside_java(count: int, rounds: int, size: int = 1024) -> dict[str, list[float]]:
     """CPU of a message popped, and of one popped and acknowledged, of both brokers in turns."""
-    found: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
     with java5_stack() as java, stack() as (_, ours):
         for server in (java, ours):
             for queue_id in range(8):
@@ -112,11 +112,11 @@ def beside_java(count: int, rounds: int, size: int = 1024) -> dict[str, list[flo
                 pipelined(server.port, frame, 64, count // 8 + 20 * BATCH)
         for turn in range(rounds + 1):
             for name, server in (("Java 5.3.3", java), ("ours", ours)):
-                for what, acknowledge in (("pop", False), ("pop and ack", True)):
+                for operation, acknowledge in (("pop", False), ("pop and ack", True)):
                     cpu = pop_all(server, count, acknowledge=acknowledge, queue_id=ANY).cpu_micros
                     if turn:
-                        found.setdefault(f"{name}, {what}", []).append(cpu)
-    return found
+                        costs.setdefault(f"{name}, {operation}", []).append(cpu)
+    return costs
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ def send_synchronously(
     number = 0
     while not stop.is_set():
         number += 1
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         try:
             producer.send(message_of(options, number))
         except Refused:
@@ -56,7 +56,7 @@ def send_synchronously(
         except ClientError:
             counters.failed += 1
         else:
-            counters.add(time.perf_counter() - began)
+            counters.add(time.perf_counter() - start_time)
 
 
 def send_pipelined(producer: Producer, options: argparse.Namespace, counters: Counters, stop: threading.Event) -> None:
@@ -68,7 +68,7 @@ def send_pipelined(producer: Producer, options: argparse.Namespace, counters: Co
             number += 1
             under_way.append((time.perf_counter(), producer.send_soon(message_of(options, number))))
             continue
-        began, pending = under_way.popleft()
+        start_time, pending = under_way.popleft()
         try:
             pending.result()  # type: ignore[attr-defined]
         except Refused:
@@ -76,7 +76,7 @@ def send_pipelined(producer: Producer, options: argparse.Namespace, counters: Co
         except ClientError:
             counters.failed += 1
         else:
-            counters.add(time.perf_counter() - began)
+            counters.add(time.perf_counter() - start_time)
 
 
 def main() -> None:

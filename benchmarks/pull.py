@@ -43,7 +43,7 @@ def pull_all(server: Server, topic: str, queue_id: int, count: int) -> Pulled:
     with connect(server.port) as connection:
         check_answer(exchange(connection, pull_frame("json", topic, queue_id, 0, BATCH)))
         frames = [pull_frame("json", topic, queue_id, at, BATCH) for at in range(0, count - BATCH + 1, BATCH)]
-        meter, began = CpuMeter(server.pid).start(), time.perf_counter()
+        meter, start_time = CpuMeter(server.pid).start(), time.perf_counter()
         messages, answered, sent, rest = 0, 0, 0, bytearray()
         while answered < len(frames):
             if sent < len(frames) and sent - answered <= IN_FLIGHT // 2:
@@ -57,19 +57,19 @@ def pull_all(server: Server, topic: str, queue_id: int, count: int) -> Pulled:
                 answered += 1
                 at += 4 + size
             del rest[:at]
-        return Pulled(messages, time.perf_counter() - began, meter.read())
+        return Pulled(messages, time.perf_counter() - start_time, meter.read())
 
 
 def records(data: bytearray, begin: int, end: int) -> int:
     """How many records an answer holds."""
     at = begin + 4 + (int.from_bytes(data[begin : begin + 4], "big") & 0xFFFFFF)
-    found = 0
+    complete = 0
     while at < end:
         at += struct.unpack_from(">i", data, at)[0]
-        found += 1
+        complete += 1
     if at != end:
         raise ValueError("a pull was answered with half a record")
-    return found
+    return complete
 
 
 def measure(count: int, size: int) -> tuple[float, Pulled]:

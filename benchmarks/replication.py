@@ -62,23 +62,23 @@ class Pair:
 @contextmanager
 def pair(kind: str) -> Iterator[Pair]:
     """A name server and brokers, until the block ends. `kind`: ours or java."""
-    with scratch() as directory, ExitStack() as held:
+    with scratch() as directory, ExitStack() as resources:
         if kind == "ours":
-            names = held.enter_context(name_server(directory)).port
+            names = resources.enter_context(name_server(directory)).port
         else:
             names = free_port()
             _java(directory / "names", "namesrv", str(names))
-            held.callback(_java, directory / "names", "stop")
+            resources.callback(_java, directory / "names", "stop")
 
         def start(folder: str, **settings: object) -> Server:
             place = directory / folder
             place.mkdir()
             if kind == "ours":
-                return held.enter_context(broker(place, names, **settings))
+                return resources.enter_context(broker(place, names, **settings))
             port = free_port()
             words = [f"{key}={value}" for key, value in {"brokerName": "broker-a", **settings}.items()]
             _java(place, "broker", f"127.0.0.1:{names}", str(port), *words)
-            held.callback(_java, place, "stop")
+            resources.callback(_java, place, "stop")
             pid = listening_pid(port)
             assert pid is not None
             return Server(port, pid, place)
@@ -86,12 +86,12 @@ def pair(kind: str) -> Iterator[Pair]:
         yield Pair(kind, start)
 
 
-def _java(folder: Path, what: str, *words: str) -> None:
+def _java(folder: Path, command: str, *words: str) -> None:
     folder.mkdir(exist_ok=True)
     script = str(INTEROP / "stack" / "stack")
     with (folder / "stack.out").open("ab") as output:
         subprocess.run(
-            [script, what, str(folder), *words], env=os.environ | {"BROKER_HEAP": HEAP},
+            [script, command, str(folder), *words], env=os.environ | {"BROKER_HEAP": HEAP},
             stdout=output, stderr=output, check=True,
         )  # fmt: skip
 
@@ -107,10 +107,10 @@ def log_end(port: int) -> int:
 
 def wait_for_slave(master: Server) -> None:
     """Wait until a send to a SYNC_MASTER is acknowledged by its slave."""
-    request, until = send_frame("json", TOPIC, QUEUE, b"x"), time.monotonic() + READY_SECONDS
+    request, deadline = send_frame("json", TOPIC, QUEUE, b"x"), time.monotonic() + READY_SECONDS
     with connect(master.port) as connection:
         while _code(exchange(connection, request)) != 0:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise RuntimeError(f"no slave acknowledges at 127.0.0.1:{master.port}")
             time.sleep(0.2)
 
@@ -125,9 +125,9 @@ def load(master: Server, count: int, in_flight: int = IN_FLIGHT) -> Measured:
 
 
 def catch_up(master: Server, slave: Server) -> None:
-    end, until = log_end(master.port), time.monotonic() + 600
+    end, deadline = log_end(master.port), time.monotonic() + 600
     while log_end(slave.port) < end:
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise RuntimeError(f"the slave at 127.0.0.1:{slave.port} does not catch up")
         time.sleep(0.1)
 
@@ -138,27 +138,27 @@ def kinds() -> list[str]:
 
 def sync(rounds: int, count: int) -> dict[str, list[Measured]]:
     """Runs of sends by kind of pair."""
-    found: dict[str, list[Measured]] = {}
-    with ExitStack() as held:
+    runs: dict[str, list[Measured]] = {}
+    with ExitStack() as resources:
         masters = {}
         for kind in kinds():
-            made = held.enter_context(pair(kind))
-            masters[kind] = made.master("master", "SYNC_MASTER")
-            made.slave("slave")
+            pair_ = resources.enter_context(pair(kind))
+            masters[kind] = pair_.master("master", "SYNC_MASTER")
+            pair_.slave("slave")
             wait_for_slave(masters[kind])
             load(masters[kind], count * (3 if kind == "java" else 1))  # until the JIT has compiled it
         for _ in range(rounds):
             for kind, master in masters.items():
-                found.setdefault(kind, []).append(load(master, count))
-    return found
+                runs.setdefault(kind, []).append(load(master, count))
+    return runs
 
 
 def cost(rounds: int, count: int) -> dict[str, list[Measured]]:
     """Runs of sends to our ASYNC_MASTER, `alone` and `followed`."""
-    found: dict[str, list[Measured]] = {}
-    with pair("ours") as one, pair("ours") as other:
-        alone, followed = one.master("master", "ASYNC_MASTER"), other.master("master", "ASYNC_MASTER")
-        slave = other.slave("slave")
+    runs: dict[str, list[Measured]] = {}
+    with pair("ours") as first, pair("ours") as second:
+        alone, followed = first.master("master", "ASYNC_MASTER"), second.master("master", "ASYNC_MASTER")
+        slave = second.slave("slave")
         for master in (alone, followed):
             load(master, count)
         catch_up(followed, slave)
@@ -171,74 +171,74 @@ def cost(rounds: int, count: int) -> dict[str, list[Measured]]:
                 else:
                     log_end(alone.port)
                 run = Measured(run.requests, run.seconds, cpu_seconds(master.pid) - before, run.received)
-                found.setdefault(name, []).append(run)
-    return found
+                runs.setdefault(name, []).append(run)
+    return runs
 
 
 def seed(gigabytes: float) -> dict[str, float]:
     """Bytes a second that a new slave takes, by kind; `cpu` seconds of the slave for each GiB as `kind cpu`."""
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for kind in kinds():
-        with pair(kind) as made:
-            master = made.master("master", "ASYNC_MASTER")
+        with pair(kind) as pair_:
+            master = pair_.master("master", "ASYNC_MASTER")
             size = int(gigabytes * (1 << 30))
             if kind == "java":
                 size = min(size, 15 << 26)  # its slave gets the last file, of 1 GiB
-            while (left := size - log_end(master.port)) > 0:
-                load(master, max(min(left // 1300, 200_000), 1000))
+            while (remaining := size - log_end(master.port)) > 0:
+                load(master, max(min(remaining // 1300, 200_000), 1000))
             touch_memory(size)
-            slave, end = made.slave("slave"), log_end(master.port)
+            slave, end = pair_.slave("slave"), log_end(master.port)
             meter = CpuMeter(slave.pid).start()
-            began, first = 0.0, 0
+            start_time, first = 0.0, 0
             while (at := log_end(slave.port)) < end:
-                if at and not began:
-                    began, first = time.perf_counter(), at
+                if at and not start_time:
+                    start_time, first = time.perf_counter(), at
                 time.sleep(0.1)  # a request costs the slave a millisecond
             begin = 0 if kind == "ours" else max(first - (1 << 30), 0)
-            found[kind] = (end - max(first, begin)) / max(time.perf_counter() - began, 1e-9)
-            found[f"{kind} cpu"] = meter.read() / (end / (1 << 30))
-    return found
+            rates[kind] = (end - max(first, begin)) / max(time.perf_counter() - start_time, 1e-9)
+            rates[f"{kind} cpu"] = meter.read() / (end / (1 << 30))
+    return rates
 
 
 def delay(rate_of: dict[str, float]) -> dict[str, list[float]]:
     """Milliseconds from the acknowledgement by the master to the message in the slave's queue, by kind."""
-    found: dict[str, list[float]] = {}
+    delays: dict[str, list[float]] = {}
     for kind in kinds():
-        with pair(kind) as made:
-            master = made.master("master", "ASYNC_MASTER")
+        with pair(kind) as pair_:
+            master = pair_.master("master", "ASYNC_MASTER")
             load(master, 30_000)
-            slave = made.slave("slave")
+            slave = pair_.slave("slave")
             catch_up(master, slave)
             rate = rate_of.get(kind) or load(master, 60_000).rate
             command = [sys.executable, "-m", "benchmarks.replication", "--steady", f"{master.port},{rate / 2:.0f}"]
             steady = subprocess.Popen(command, cwd=ROOT)
             try:
                 time.sleep(3)
-                found[kind] = _probe(master.port, slave.port)
+                delays[kind] = _probe(master.port, slave.port)
             finally:
                 steady.terminate()
                 steady.wait()
-    return found
+    return delays
 
 
 def _probe(master: int, slave: int) -> list[float]:
     # A separate queue, so that its end shows the probe.
     request = send_frame("json", TOPIC, 0, b"p" * SIZE)
     ask = frame("json", MAX_OFFSET, {"topic": TOPIC, "queueId": "0"})
-    delays, chance = [], Random(1)
+    delays, rng = [], Random(1)
     with connect(master) as sending, connect(slave) as asking:
         for _ in range(PROBES):
             answer = exchange(sending, request)
             sent = time.perf_counter()
             size = int.from_bytes(answer[1:4], "big")
-            wanted = int(json.loads(answer[4 : 4 + size])["extFields"]["queueOffset"]) + 1
+            target = int(json.loads(answer[4 : 4 + size])["extFields"]["queueOffset"]) + 1
             while True:
-                told = exchange(asking, ask)
-                size = int.from_bytes(told[1:4], "big")
-                if int(json.loads(told[4 : 4 + size]).get("extFields", {}).get("offset", 0)) >= wanted:
+                answer = exchange(asking, ask)
+                size = int.from_bytes(answer[1:4], "big")
+                if int(json.loads(answer[4 : 4 + size]).get("extFields", {}).get("offset", 0)) >= target:
                     break
             delays.append((time.perf_counter() - sent) * 1000)
-            time.sleep(chance.uniform(0.0, 0.02))
+            time.sleep(rng.uniform(0.0, 0.02))
     return delays
 
 
@@ -247,9 +247,9 @@ def steady(port: int, rate: float) -> None:
     burst = send_frame("json", TOPIC, QUEUE, b"x" * SIZE)
     with connect(port) as connection:
         connection.setblocking(False)
-        began, sent = time.perf_counter(), 0
+        start_time, sent = time.perf_counter(), 0
         while True:
-            due = int((time.perf_counter() - began) * rate) - sent
+            due = int((time.perf_counter() - start_time) * rate) - sent
             if due > 0:
                 connection.setblocking(True)
                 connection.sendall(burst * min(due, 256))
@@ -262,37 +262,37 @@ def steady(port: int, rate: float) -> None:
             time.sleep(0.002)
 
 
-def middle(runs: list[Measured], what: Callable[[Measured], float]) -> float:
-    return statistics.median(what(run) for run in runs)
+def middle(runs: list[Measured], figure: Callable[[Measured], float]) -> float:
+    return statistics.median(figure(run) for run in runs)
 
 
 def measured(
     parts: tuple[str, ...] = PARTS, rounds: int = 3, gigabytes: float = 4.0, count: int = 60_000
 ) -> dict[str, float]:
     """All figures by name; comparisons with Java only if Java is present."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     rates: dict[str, float] = {}
     if "sync" in parts:
         for kind, runs in sync(rounds, count).items():
-            rates[kind] = found[f"sync_{kind}_rate"] = middle(runs, lambda run: run.rate)
-            found[f"sync_{kind}_cpu"] = middle(runs, lambda run: run.cpu_micros)
+            rates[kind] = figures[f"sync_{kind}_rate"] = middle(runs, lambda run: run.rate)
+            figures[f"sync_{kind}_cpu"] = middle(runs, lambda run: run.cpu_micros)
         if "java" in rates:
-            found["sync_ratio"] = rates["ours"] / rates["java"]
+            figures["sync_ratio"] = rates["ours"] / rates["java"]
     if "cost" in parts:
         runs_of = cost(rounds + 2, count)
         for name, runs in runs_of.items():
-            found[f"cost_{name}_cpu"] = middle(runs, lambda run: run.cpu_micros)
-        found["cost_ratio"] = found["cost_followed_cpu"] / found["cost_alone_cpu"]
+            figures[f"cost_{name}_cpu"] = middle(runs, lambda run: run.cpu_micros)
+        figures["cost_ratio"] = figures["cost_followed_cpu"] / figures["cost_alone_cpu"]
     if "seed" in parts:
         for kind, value in seed(gigabytes).items():
-            found[f"seed_{kind.replace(' ', '_')}"] = value
-        if "seed_java" in found:
-            found["seed_ratio"] = found["seed_ours"] / found["seed_java"]
+            figures[f"seed_{kind.replace(' ', '_')}"] = value
+        if "seed_java" in figures:
+            figures["seed_ratio"] = figures["seed_ours"] / figures["seed_java"]
     if "delay" in parts:
         for kind, delays in delay(rates).items():
-            found[f"delay_{kind}"] = statistics.median(delays)
-            found[f"delay_{kind}_p99"] = statistics.quantiles(delays, n=100)[98]
-    return found
+            figures[f"delay_{kind}"] = statistics.median(delays)
+            figures[f"delay_{kind}_p99"] = statistics.quantiles(delays, n=100)[98]
+    return figures
 
 
 def main() -> None:

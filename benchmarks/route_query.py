@@ -95,18 +95,18 @@ def main() -> None:
     parser.add_argument("--java", action="store_true", help="in turns with a Java name server")
     options = parser.parse_args()
     headers = options.header or ["json", "binary"]
-    with ExitStack() as held:
+    with ExitStack() as resources:
         servers: list[tuple[str, int]] = []
         if options.port:
             servers.append(("", options.port))
         else:
-            ours = held.enter_context(name_server(held.enter_context(scratch())))
+            ours = resources.enter_context(name_server(resources.enter_context(scratch())))
             servers.append(("ours", ours.port))
-            java = held.enter_context(java_name_server()) if options.java else None
+            java = resources.enter_context(java_name_server()) if options.java else None
             if java is not None:
                 servers.append(("java", java.port))
             for _, port in servers:
-                held.enter_context(registered_broker(port))
+                resources.enter_context(registered_broker(port))
         runs: dict[str, list[Measured]] = {}
         for round_ in range(options.rounds + 1):
             for name, port in servers:

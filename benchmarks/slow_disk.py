@@ -98,7 +98,7 @@ def fill(port: int) -> dict[str, int]:
             connection.sendall(noise)
             for _ in range(APART):
                 exchange(connection, b"")
-        found = {
+        places = {
             "half": send(HALF_TOPIC, 0, "TRAN_MSG\1true\2PGROUP\1halves\2UNIQ_KEY\1half", flag=PREPARED),
             "back": send(COLD_TOPIC, 0, "UNIQ_KEY\1back"),
         }
@@ -106,7 +106,7 @@ def fill(port: int) -> dict[str, int]:
             place = {"topic": COLD_TOPIC, "consumerGroup": f"group{number // QUEUES}", "queueId": str(number % QUEUES)}
             check_answer(exchange(connection, frame("json", UPDATE_OFFSET, place | {"commitOffset": str(number % 40)})))
     pipelined(port, batch_frame("json", MANY_TOPIC, 0, [b"x" * 32] * 500), 8, 80)
-    return found
+    return places
 
 
 def _fields(answer: bytes) -> dict[str, str]:
@@ -169,9 +169,9 @@ class Bystander:
         request = frame("json", MAX_OFFSET, {"topic": TOPIC, "queueId": "0"})
         with connect(self._port) as connection:
             while not self._ends.is_set():
-                began = time.perf_counter()
+                start_time = time.perf_counter()
                 exchange(connection, request)
-                self.waits.append((time.perf_counter() - began) * 1000)
+                self.waits.append((time.perf_counter() - start_time) * 1000)
                 time.sleep(0.001)
 
 
@@ -179,14 +179,14 @@ def step(store: Path, port: int, name: str, frames: list[bytes]) -> Step:
     """Make the requests of a step, all at once."""
     forget(store)
     with connect(port) as connection, Bystander(port) as bystander:
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         if frames:
             connection.sendall(b"".join(frames))
             for _ in frames:
                 exchange(connection, b"")
         else:
             time.sleep(2)
-        took = (time.perf_counter() - began) * 1000
+        took = (time.perf_counter() - start_time) * 1000
     return Step(name, took, statistics.median(bystander.waits), max(bystander.waits))
 
 
@@ -210,8 +210,8 @@ def main() -> None:
     if os.geteuid():
         raise SystemExit("needs root, to limit the reads of a process")
     print(f"{options.iops} reads a second{'took':>37} {'others: median':>16} {'longest':>9}   (ms)")
-    for one in measure(options.iops):
-        print(f"{one.name:46} {one.took:10.1f} {one.median:16.2f} {one.longest:9.1f}", flush=True)
+    for step_ in measure(options.iops):
+        print(f"{step_.name:46} {step_.took:10.1f} {step_.median:16.2f} {step_.longest:9.1f}", flush=True)
 
 
 if __name__ == "__main__":

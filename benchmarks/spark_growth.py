@@ -46,7 +46,7 @@ def commands(root: Path, out: Path, settings: list[str]) -> dict[str, list[str]]
 
 def cost(words: list[str]) -> dict[str, float]:
     """Runs one job; seconds of CPU and by the clock, and MB at the most."""
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "rocketlet.spark_jobs", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -70,15 +70,18 @@ def cost(words: list[str]) -> dict[str, float]:
     assert process.stderr is not None
     assert process.returncode == 0, process.stderr.read().decode()[-2000:]
     return {
-        "s": time.perf_counter() - began, "cpu_s": cpu, "jvm_cpu_s": jvm_cpu, "jvm_mb": jvm / 1e6,
+        "s": time.perf_counter() - start_time, "cpu_s": cpu, "jvm_cpu_s": jvm_cpu, "jvm_mb": jvm / 1e6,
         "workers_mb": workers / 1e6,
     }  # fmt: skip
 
 
-def further(one: tuple[float, Figures], other: tuple[float, Figures]) -> Figures:
+def further(smaller: tuple[float, Figures], larger: tuple[float, Figures]) -> Figures:
     """What each further GiB costs from one size to the other."""
-    (few, less), (many, more) = one, other
-    return {f"{name}_per_gib": (more[name] - less[name]) / (many - few) for name in ("s", "cpu_s", "jvm_cpu_s")}
+    (small_gib, small_cost), (large_gib, large_cost) = smaller, larger
+    return {
+        f"{name}_per_gib": (large_cost[name] - small_cost[name]) / (large_gib - small_gib)
+        for name in ("s", "cpu_s", "jvm_cpu_s")
+    }
 
 
 def say(job: str, figures: Figures, **which: object) -> None:
@@ -94,26 +97,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="of which the medians count")
     parser.add_argument("--conf", action="append", default=[], help="for Spark, such as spark.driver.memory=2g")
     parser.add_argument("--keep", action="store_true", help="leave the stores there")
-    chosen = parser.parse_args()
-    found: dict[str, list[tuple[float, Figures]]] = {job: [] for job in chosen.jobs}
-    for gib in sorted(chosen.gib):
-        root, out = chosen.directory / f"store-{gib:g}", chosen.directory / "out"
+    options = parser.parse_args()
+    costs: dict[str, list[tuple[float, Figures]]] = {job: [] for job in options.jobs}
+    for gib in sorted(options.gib):
+        root, out = options.directory / f"store-{gib:g}", options.directory / "out"
         if not root.exists():
             write_log(root, int(gib * GIB), file_size=1 << 30 if gib >= 1 else 1 << 20)
             (root / "abort").touch()  # open, as a stream finds it
-        for job in chosen.jobs:
+        for job in options.jobs:
             runs = []
-            for _ in range(chosen.rounds):
-                runs.append(cost(commands(root, out, chosen.conf)[job]))
+            for _ in range(options.rounds):
+                runs.append(cost(commands(root, out, options.conf)[job]))
                 shutil.rmtree(out, ignore_errors=True)
             figures = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-            found[job].append((gib, figures))
+            costs[job].append((gib, figures))
             say(job, figures, gib=gib)
-        if not chosen.keep:
+        if not options.keep:
             shutil.rmtree(root)
-    for job, sizes in found.items():
-        for one, other in pairwise(sizes):
-            say(job, further(one, other), gib=[one[0], other[0]])
+    for job, sizes in costs.items():
+        for smaller, larger in pairwise(sizes):
+            say(job, further(smaller, larger), gib=[smaller[0], larger[0]])
 
 
 if __name__ == "__main__":

@@ -57,11 +57,11 @@ def recovery_cost(root: pathlib.Path) -> Cost:
     return Cost(wall, cpu)
 
 
-def same_files(one: pathlib.Path, other: pathlib.Path) -> bool:
+def same_files(first: pathlib.Path, second: pathlib.Path) -> bool:
     def contents(root: pathlib.Path) -> dict[str, pathlib.Path]:
         return {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
 
-    left, right = contents(one), contents(other)
+    left, right = contents(first), contents(second)
     if left.keys() != right.keys():
         return False
     command = ["cmp", "--silent"]
@@ -77,23 +77,23 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--recover", type=pathlib.Path, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.recover is not None:
-        recover(chosen.recover)
+    options = parser.parse_args()
+    if options.recover is not None:
+        recover(options.recover)
         return
     from rocketlet.spark_jobs.index_segments import Rules
     from rocketlet.spark_jobs.index_writer import rebuild_index
     from rocketlet.spark_jobs.session import spark_session
 
     begin = time.perf_counter()
-    session = spark_session("benchmark", master=chosen.master)
+    session = spark_session("benchmark", master=options.master)
     started = time.perf_counter() - begin
-    for gib in chosen.gib:
-        root, out = chosen.directory / "store", chosen.directory / "out"
-        shutil.rmtree(chosen.directory, ignore_errors=True)
+    for gib in options.gib:
+        root, out = options.directory / "store", options.directory / "out"
+        shutil.rmtree(options.directory, ignore_errors=True)
         records = write_log(root, int(gib * GIB))
         results: dict[str, list[Cost]] = {"spark": [], "recovery": []}
-        for _ in range(chosen.repeat):
+        for _ in range(options.repeat):
             shutil.rmtree(out, ignore_errors=True)
             results["spark"].append(cost_of(partial(rebuild_index, session, str(root), str(out), Rules())))
             results["recovery"].append(recovery_cost(root))
@@ -107,7 +107,7 @@ def main() -> None:
             }  # fmt: skip
         print(json.dumps(line))
     session.stop()
-    shutil.rmtree(chosen.directory, ignore_errors=True)
+    shutil.rmtree(options.directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

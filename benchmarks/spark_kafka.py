@@ -78,18 +78,18 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--master", default="local[1]", help="one task at a time, so that rates are those of a core")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     from rocketlet.spark_jobs.session import spark_session
 
-    jars = ",".join(str(path) for path in chosen.connector_jars.glob("*.jar"))
-    session = spark_session("beside Kafka", master=chosen.master, settings={"spark.jars": jars})
+    jars = ",".join(str(path) for path in options.connector_jars.glob("*.jar"))
+    session = spark_session("beside Kafka", master=options.master, settings={"spark.jars": jars})
     runs: dict[str, list[tuple[Cost, float]]] = {}
-    with scratch() as folder, stack() as (names, broker), kafka(chosen.broker_jars) as their_broker:
+    with scratch() as folder, stack() as (names, broker), kafka(options.broker_jars) as their_broker:
         namesrv, address = f"127.0.0.1:{names.port}", f"127.0.0.1:{their_broker.port}"
-        count = fill(namesrv, TOPIC, chosen.mib)
+        count = fill(namesrv, TOPIC, options.mib)
         copy_to_kafka(session, namesrv, address)
         brokers = {"ours": broker.pid, "Kafka's": their_broker.pid}
-        for _ in range(chosen.rounds):
+        for _ in range(options.rounds):
             for name, frame in frames(session, namesrv, address).items():
                 servers = {pid: family_cpu(pid) for pid in [names.pid, *brokers.values()]}
                 cost = streamed(session, frame, folder / "checkpoint", count)
@@ -97,10 +97,10 @@ def main() -> None:
                 cost.cpu -= sum(spent.values())  # they are our children too
                 runs.setdefault(name, []).append((cost, spent[brokers[name]]))
     session.stop()
-    for name, found in runs.items():
-        wall = statistics.median(cost.wall for cost, _ in found)
-        cpu = statistics.median(cost.cpu for cost, _ in found)
-        served = statistics.median(broker_cpu for _, broker_cpu in found)
+    for name, costs in runs.items():
+        wall = statistics.median(cost.wall for cost, _ in costs)
+        cpu = statistics.median(cost.cpu for cost, _ in costs)
+        served = statistics.median(broker_cpu for _, broker_cpu in costs)
         figures = {
             "messages": count, "messages_s": round(count / wall), "wall_s": round(wall, 2), "cpu_s": round(cpu, 2),
             "messages_per_cpu_s": round(count / cpu), "broker_cpu_s": round(served, 2), "cores": os.cpu_count(),

@@ -68,9 +68,9 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--body", type=int, default=1024)
     parser.add_argument("--topics", type=int, default=1)
-    chosen = parser.parse_args()
-    count = write_log(chosen.directory, chosen.mib << 20, body_size=chosen.body, topics=chosen.topics)
-    print(f"{count} records in {chosen.directory}")
+    options = parser.parse_args()
+    count = write_log(options.directory, options.mib << 20, body_size=options.body, topics=options.topics)
+    print(f"{count} records in {options.directory}")
 
 
 if __name__ == "__main__":

@@ -75,14 +75,14 @@ def lite_pull(namesrv: str, topic: str, count: int) -> Cost:
     from rocketlet import LitePullConsumer
     from rocketlet.client import ConsumeFrom
 
-    began, cpu = time.perf_counter(), time.process_time()
+    start_time, cpu = time.perf_counter(), time.process_time()
     group = f"lite-{time.monotonic_ns()}"
     with LitePullConsumer(group, namesrv=namesrv, consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
         consumer.subscribe(topic)
-        got = 0
-        while got < count:
-            got += len(consumer.poll(timeout=10.0))
-    return Cost(time.perf_counter() - began, time.process_time() - cpu)
+        count_pulled = 0
+        while count_pulled < count:
+            count_pulled += len(consumer.poll(timeout=10.0))
+    return Cost(time.perf_counter() - start_time, time.process_time() - cpu)
 
 
 def compare_log(session: SparkSession, folder: Path, mib: int, rounds: int, say: Callable[..., None]) -> None:
@@ -93,9 +93,9 @@ def compare_log(session: SparkSession, folder: Path, mib: int, rounds: int, say:
         runs["batch"].append(cost_of(lambda: batch(session, root)))
         source = session.readStream.format("commitlog").schema(SCHEMA).option("starting", "earliest")
         runs["stream"].append(streamed(session, source.load(str(root)), checkpoint, records))
-    for name, found in runs.items():
-        one, size = best(found), mib * MIB / 1e6
-        say(f"log, {name}", mb_s=size / one.wall, mb_per_core_s=size / one.cpu, wall_s=one.wall, cpu_s=one.cpu)
+    for name, costs in runs.items():
+        cost, size = best(costs), mib * MIB / 1e6
+        say(f"log, {name}", mb_s=size / cost.wall, mb_per_core_s=size / cost.cpu, wall_s=cost.wall, cpu_s=cost.cpu)
     pairs = zip(runs["batch"], runs["stream"], strict=True)
     ratios = [(b.wall / s.wall, b.cpu / s.cpu) for b, s in pairs]
     say(
@@ -130,20 +130,20 @@ def main() -> None:
     parser.add_argument("--broker-mib", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--master", default="local[1]", help="one task at a time, so that rates are those of a core")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     from rocketlet.spark_jobs.session import spark_session
 
     def say(what: str, **figures: Any) -> None:
         print(json.dumps({"what": what} | {name: round(value, 2) for name, value in figures.items()}), flush=True)
 
-    session = spark_session("streams", master=chosen.master)
+    session = spark_session("streams", master=options.master)
     try:
-        if chosen.mib:
+        if options.mib:
             with scratch() as folder:
-                compare_log(session, folder, chosen.mib, chosen.rounds, say)
-        if chosen.broker_mib:
+                compare_log(session, folder, options.mib, options.rounds, say)
+        if options.broker_mib:
             with scratch() as folder, stack() as (names, _):
-                compare_broker(session, folder, names, chosen.broker_mib, chosen.rounds, say)
+                compare_broker(session, folder, names, options.broker_mib, options.rounds, say)
     finally:
         session.stop()
 

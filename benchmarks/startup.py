@@ -25,9 +25,9 @@ MIB = 1024
 
 
 def seconds(function: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     function()
-    return time.perf_counter() - began
+    return time.perf_counter() - start_time
 
 
 def command(*arguments: str) -> list[str]:
@@ -42,7 +42,7 @@ class Up:
     """One `rocketlet up` from its start to its end."""
 
     def __init__(self, *arguments: str) -> None:
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         with subprocess.Popen(
             command("up", "--port", "0", "--broker-port", "0", "--print-addr", *arguments),
             cwd=ROOT,
@@ -52,20 +52,20 @@ class Up:
             assert process.stdout is not None
             if not process.stdout.readline():
                 raise RuntimeError("rocketlet up did not start; its reason is above")
-            self.ready = time.perf_counter() - began
+            self.ready = time.perf_counter() - start_time
             self.resident = _kib(process.pid, "status", r"VmRSS:\s+(\d+)")
             self.private = _kib(process.pid, "smaps_rollup", r"Private_\w+:\s+(\d+)")
-            began = time.perf_counter()
+            start_time = time.perf_counter()
             process.terminate()
             _, _, usage = os.wait4(process.pid, 0)
             process.returncode = 0
             self.cpu = usage.ru_utime + usage.ru_stime
-            self.stopped = time.perf_counter() - began
+            self.stopped = time.perf_counter() - start_time
 
 
 def _kib(pid: int, file: str, pattern: str) -> float:
     """The sum of the matching values, in MiB."""
-    return sum(int(found) for found in re.findall(pattern, Path(f"/proc/{pid}/{file}").read_text())) / MIB
+    return sum(int(number) for number in re.findall(pattern, Path(f"/proc/{pid}/{file}").read_text())) / MIB
 
 
 def thread_stack_in_this_process() -> None:
@@ -89,16 +89,16 @@ def main() -> None:
     show("rocketlet up --help", [seconds(lambda: shows_help("up")) for _ in range(runs)], "s", 0.15)
     with scratch() as directory:
         ups = [Up("--dir", str(directory / "data")) for _ in range(runs)]
-    show("rocketlet up: ready", [one.ready for one in ups], "s", 0.6)
-    show("rocketlet up: CPU, with its stop", [one.cpu for one in ups], "s")
-    show("rocketlet up: resident", [one.resident for one in ups], "MiB", 80)
-    show("rocketlet up: private", [one.private for one in ups], "MiB")
-    show("rocketlet up: stopped again", [one.stopped for one in ups], "s")
+    show("rocketlet up: ready", [up.ready for up in ups], "s", 0.6)
+    show("rocketlet up: CPU, with its stop", [up.cpu for up in ups], "s")
+    show("rocketlet up: resident", [up.resident for up in ups], "MiB", 80)
+    show("rocketlet up: private", [up.private for up in ups], "MiB")
+    show("rocketlet up: stopped again", [up.stopped for up in ups], "s")
     with scratch() as directory:
         ups = [Up("--dir", str(directory / "data"), "--grpc-port", "0") for _ in range(runs)]
-    show("rocketlet up --grpc-port: ready", [one.ready for one in ups], "s", 0.8)
-    show("rocketlet up --grpc-port: CPU, with its stop", [one.cpu for one in ups], "s")
-    show("rocketlet up --grpc-port: resident", [one.resident for one in ups], "MiB", 120)
+    show("rocketlet up --grpc-port: ready", [up.ready for up in ups], "s", 0.8)
+    show("rocketlet up --grpc-port: CPU, with its stop", [up.cpu for up in ups], "s")
+    show("rocketlet up --grpc-port: resident", [up.resident for up in ups], "MiB", 120)
     show("rocketlet up --memory: ready", [Up("--memory").ready for _ in range(runs)], "s")
     thread_stack_in_this_process()  # the first one imports
     show("the fixture rocketmq, started and stopped", [seconds(thread_stack_in_this_process) for _ in range(runs)], "s")

@@ -49,14 +49,14 @@ async def append(puts: list[Put], turn: int, under: str | None) -> tuple[float, 
     with directory(under) as path:
         async with opened(path) as store:
             in_put = 0.0
-            began, cpu = time.perf_counter(), time.process_time()
+            start_time, cpu = time.perf_counter(), time.process_time()
             for begin in range(0, len(puts), turn):
                 start = time.perf_counter()
                 for message in puts[begin : begin + turn]:
                     store.put(message)
                 in_put += time.perf_counter() - start
                 store.settle()
-            wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+            wall, cpu = time.perf_counter() - start_time, time.process_time() - cpu
     count = len(puts) / 1e6
     return wall / count, cpu / count, in_put / count, (wall - in_put) / count
 
@@ -66,10 +66,10 @@ def floor(path: str, count: int, size: int) -> float:
     length = min(count * size, 1 << 28) // size * size
     region = RealDisk().create(f"{path}/floor", length)
     body, view = b"x" * size, region.buffer
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     for at in range(0, length, size):
         view[at : at + size] = body
-    return (time.perf_counter() - began) / (length // size) * 1e6
+    return (time.perf_counter() - start_time) / (length // size) * 1e6
 
 
 if __name__ == "__main__":

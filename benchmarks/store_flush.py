@@ -43,8 +43,8 @@ def raw_rate(path: str, size: int, seconds: float) -> float:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     os.ftruncate(descriptor, 1 << 28)
     data, at = b"x" * size, 0
-    began = time.perf_counter()
-    while (elapsed := time.perf_counter() - began) < seconds:
+    start_time = time.perf_counter()
+    while (elapsed := time.perf_counter() - start_time) < seconds:
         os.pwrite(descriptor, data, at % (1 << 28))
         os.fdatasync(descriptor)
         at += size
@@ -63,12 +63,12 @@ async def group_commit(senders: int, size: int, seconds: float, under: str | Non
 
             async def send(number: int) -> None:
                 nonlocal sent, slowest
-                while (began := trio.current_time()) < end:
+                while (start_time := trio.current_time()) < end:
                     appended = store.put(puts[(number + sent) % 1000])
                     store.settle()
                     await store.flushed_to(appended.end, 5000)
                     sent += 1
-                    slowest = max(slowest, trio.current_time() - began)
+                    slowest = max(slowest, trio.current_time() - start_time)
 
             async with trio.open_nursery() as working:
                 for number in range(senders):
@@ -94,13 +94,13 @@ async def stall_of_a_large_flush(under: str | None) -> tuple[float, float]:
                 done.set()
 
             nursery.start_soon(flush)
-            began = last
+            start_time = last
             while not done.is_set():
                 await trio.sleep(0)
                 now = time.perf_counter()
                 longest, last = max(longest, now - last), now
             nursery.cancel_scope.cancel()
-    return longest, last - began
+    return longest, last - start_time
 
 
 if __name__ == "__main__":

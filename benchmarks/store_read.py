@@ -73,10 +73,10 @@ def best(times: int, function: Callable[[int], object]) -> float:
     """µs per call, the best of five rounds."""
     rounds = []
     for _ in range(5):
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         for number in range(times):
             function(number)
-        rounds.append((time.perf_counter() - began) / times * 1e6)
+        rounds.append((time.perf_counter() - start_time) / times * 1e6)
     return min(rounds)
 
 

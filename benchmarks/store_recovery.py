@@ -47,9 +47,9 @@ async def write(path: str, mib: int, size: int) -> None:
 
 
 async def reopen(path: str) -> tuple[float, int]:
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     async with opened(path, seal_enable=False) as store:
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start_time
         records = store.report.records
     return seconds, records
 

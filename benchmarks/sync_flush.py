@@ -25,12 +25,12 @@ def fdatasync_rate(directory: Path, seconds: float = 2.0) -> float:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
         os.posix_fallocate(descriptor, 0, 64 << 20)
-        rounds, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds:
+        rounds, start_time = 0, time.perf_counter()
+        while time.perf_counter() - start_time < seconds:
             os.pwrite(descriptor, b"x" * KIB, rounds * KIB % (64 << 20))
             os.fdatasync(descriptor)
             rounds += 1
-        return rounds / (time.perf_counter() - began)
+        return rounds / (time.perf_counter() - start_time)
     finally:
         os.close(descriptor)
         path.unlink()

@@ -50,28 +50,30 @@ class Tail:
 
 def run(clients: JavaClients, names: int, rate: int, seconds: int) -> Tail:
     command = clients.program("LatencyLoad", f"127.0.0.1:{names}", f"tails_{rate}", rate, WARM_UP_SECONDS, seconds)
-    found = subprocess.run(
+    completed = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=seconds + WARM_UP_SECONDS + 60
     )
-    _, failed, *micros = map(int, found.stdout.split()[-7:])
-    return Tail(*(one / 1000 for one in micros), failed)
+    _, failed, *micros = map(int, completed.stdout.split()[-7:])
+    return Tail(*(value / 1000 for value in micros), failed)
 
 
 def compare(rates: list[int], seconds: int, rounds: int) -> dict[str, list[Tail]]:
     """Runs by `rate/broker`, in turns."""
-    found: dict[str, list[Tail]] = {}
-    with ExitStack() as held:
-        clients = JavaClients.compile(Path(held.enter_context(tempfile.TemporaryDirectory(prefix="rocketlet-bench-"))))
-        java_names, _ = held.enter_context(java_stack(**SMALL))
-        our_names, _ = held.enter_context(stack(**SMALL))
+    tails: dict[str, list[Tail]] = {}
+    with ExitStack() as resources:
+        clients = JavaClients.compile(
+            Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="rocketlet-bench-")))
+        )
+        java_names, _ = resources.enter_context(java_stack(**SMALL))
+        our_names, _ = resources.enter_context(stack(**SMALL))
         run(clients, java_names, 10_000, 10)  # lets the JVM compile
         for _ in range(rounds):
             for rate in rates:
                 for name, names in (("java", java_names), ("ours", our_names.port)):
-                    one = run(clients, names, rate, seconds)
-                    found.setdefault(f"{rate}/{name}", []).append(one)
-                    print(f"{rate}/{name}", one, file=sys.stderr, flush=True)
-    return found
+                    tail = run(clients, names, rate, seconds)
+                    tails.setdefault(f"{rate}/{name}", []).append(tail)
+                    print(f"{rate}/{name}", tail, file=sys.stderr, flush=True)
+    return tails
 
 
 def main() -> None:
@@ -80,15 +82,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
-    lacking = missing()
-    if lacking:
-        raise SystemExit(f"not possible here; missing: {', '.join(lacking)}")
+    missing_names = missing()
+    if missing_names:
+        raise SystemExit(f"not possible here; missing: {', '.join(missing_names)}")
     print("rate/broker     p50      p90      p99     p99.9   longest   failed   (ms; medians of the runs)")
     for name, runs in compare(
         [int(rate) for rate in options.rates.split(",")], options.seconds, options.rounds
     ).items():
-        parts = [statistics.median(getattr(one, part) for one in runs) for part in ("p50", "p90", "p99", "p999")]
-        longest, failed = max(one.longest for one in runs), sum(one.failed for one in runs)
+        parts = [statistics.median(getattr(tail, part) for tail in runs) for part in ("p50", "p90", "p99", "p999")]
+        longest, failed = max(tail.longest for tail in runs), sum(tail.failed for tail in runs)
         print(f"{name:11} " + " ".join(f"{part:8.2f}" for part in (*parts, longest)) + f" {failed:8}")
 
 

@@ -50,7 +50,7 @@ def main() -> None:
             number = 0
             while not stop.is_set():
                 number += 1
-                began = time.perf_counter()
+                start_time = time.perf_counter()
                 try:
                     producer.send_in_transaction(message_of(options, number), execute)
                 except Refused:
@@ -58,7 +58,7 @@ def main() -> None:
                 except ClientError:
                     counters.failed += 1
                 else:
-                    counters.add(time.perf_counter() - began)
+                    counters.add(time.perf_counter() - start_time)
                 if options.sendInterval and stop.wait(options.sendInterval / 1000):
                     return
 

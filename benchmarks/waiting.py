@@ -40,12 +40,12 @@ PROPERTIES = "UNIQ_KEY\x017F000001ABCD18B4AAC2%012X\2WAIT\1true"
 def send_all(port: int, frames: Iterable[bytes]) -> None:
     """Send frames, half of IN_FLIGHT at a time; the first answer is checked."""
     with connect(port) as connection:
-        given = iter(frames)
-        check_answer(exchange(connection, next(given)))
+        remaining = iter(frames)
+        check_answer(exchange(connection, next(remaining)))
         under_way, rest = 0, b""
-        while some := list(islice(given, IN_FLIGHT // 2)):
-            connection.sendall(b"".join(some))
-            under_way += len(some)
+        while burst := list(islice(remaining, IN_FLIGHT // 2)):
+            connection.sendall(b"".join(burst))
+            under_way += len(burst)
             while under_way > IN_FLIGHT // 2:
                 answered, rest = _answers(rest + connection.recv(RECEIVE))
                 under_way -= answered
@@ -73,7 +73,7 @@ def delayed_frames(count: int, topic: str, first_ms: int, spread_ms: int) -> Ite
 def pending_mb(count: int) -> float:
     """A broker's memory for that many messages due within hours."""
     with stack() as (_, server):
-        before = _settled(server, lambda: pipelined(server.port, send_frame("json", TOPIC, 0, b"x"), 64, 2000))
+        before = _resident_after(server, lambda: pipelined(server.port, send_frame("json", TOPIC, 0, b"x"), 64, 2000))
         send_all(server.port, delayed_frames(64, TOPIC, _now() + 3_600_000, 1000))
         send_all(server.port, delayed_frames(count, TOPIC, _now() + 3_600_000, 10_000_000))
         time.sleep(3)
@@ -85,13 +85,13 @@ def in_flight_mb(count: int) -> float:
     with stack() as (_, server):
         frame = batch_frame("json", TOPIC, QUEUE, [b"x" * 64] * BATCH)
         send_all(server.port, (frame for _ in range(count // BATCH + 64)))
-        before = _settled(server, lambda: pop_all(server, 2000, acknowledge=True))
+        before = _resident_after(server, lambda: pop_all(server, 2000, acknowledge=True))
         pop_all(server, count, acknowledge=False)
         time.sleep(3)
         return (resident_bytes(server.pid) - before) / 1e6
 
 
-def _settled(server: Server, warm_up: object) -> int:
+def _resident_after(server: Server, warm_up: object) -> int:
     assert callable(warm_up)
     warm_up()
     time.sleep(1)
@@ -111,20 +111,20 @@ class Late:
 def lateness(seconds: float, count: int = 2000) -> Late:
     """How late delayed messages are stored while others send at half of the broker's rate."""
     with stack() as (_, server):
-        one = pipelined(server.port, send_frame("json", TOPIC, QUEUE, b"x" * 1024), 64, 30_000).cpu_micros
-        half = 0.5e6 / one  # of what its core could serve without competition
+        cpu_micros = pipelined(server.port, send_frame("json", TOPIC, QUEUE, b"x" * 1024), 64, 30_000).cpu_micros
+        load_rate = 0.5e6 / cpu_micros  # of what its core could serve without competition
         first = _now() + 4000
         send_all(server.port, delayed_frames(count, LATE_TOPIC, first, int(seconds * 1000)))
-        with _load(server.port, half, seconds + 4):
+        with _load(server.port, load_rate, seconds + 4):
             time.sleep(max(first - _now(), 0) / 1000)
-            meter, began = CpuMeter(server.pid).start(), time.perf_counter()
+            meter, start_time = CpuMeter(server.pid).start(), time.perf_counter()
             time.sleep(seconds)
-            busy = meter.read() / (time.perf_counter() - began)
+            busy = meter.read() / (time.perf_counter() - start_time)
         time.sleep(1)
-        late = sorted(_late_ones(server.port, count))
-        if len(late) < count:
-            raise RuntimeError(f"{len(late)} of {count} delayed messages came")
-        return Late(statistics.median(late), late[len(late) * 99 // 100], half, busy)
+        latenesses = sorted(_latenesses(server.port, count))
+        if len(latenesses) < count:
+            raise RuntimeError(f"{len(latenesses)} of {count} delayed messages came")
+        return Late(statistics.median(latenesses), latenesses[len(latenesses) * 99 // 100], load_rate, busy)
 
 
 @contextmanager
@@ -133,33 +133,33 @@ def _load(port: int, rate: float, seconds: float) -> Iterator[None]:
     loaders = [subprocess.Popen(command, cwd=ROOT) for _ in range(LOADERS)]
     try:
         yield
-        for one in loaders:
-            if one.wait(60):
+        for loader in loaders:
+            if loader.wait(60):
                 raise RuntimeError("a producer of the load failed")
     finally:
-        for one in loaders:
-            one.kill()
-            one.wait()
+        for loader in loaders:
+            loader.kill()
+            loader.wait()
 
 
 def _keep_sending(port: int, rate: float, seconds: float) -> None:
     """Send at a rate, as far as the broker keeps up."""
     frame = send_frame("json", TOPIC, QUEUE, b"x" * 1024)
     with connect(port) as connection:
-        began, sent, answered, rest = time.perf_counter(), 0, 0, b""
-        while (now := time.perf_counter() - began) < seconds:
+        start_time, sent, answered, rest = time.perf_counter(), 0, 0, b""
+        while (now := time.perf_counter() - start_time) < seconds:
             due = min(int(now * rate), answered + MAX_OF_LOAD) - sent
             if due > 0:
                 connection.sendall(frame * due)
                 sent += due
             if sent > answered:
-                found, rest = _answers(rest + connection.recv(RECEIVE))
-                answered += found
+                count, rest = _answers(rest + connection.recv(RECEIVE))
+                answered += count
             else:
                 time.sleep(0.001)
 
 
-def _late_ones(port: int, count: int) -> Iterator[int]:
+def _latenesses(port: int, count: int) -> Iterator[int]:
     with connect(port) as connection:
         offset = 0
         while offset < count:

@@ -207,7 +207,7 @@ class Broker:
             tls=tls,
         )
         self.finder = MasterFinder(self._replication_config)
-        self.registration.on_master = self.finder.told
+        self.registration.on_master = self.finder.on_master
         self.follower: Followed | None = None  # while a slave
         self.followed_tables: FollowedTables | None = None  # likewise
         self._replica: Replica | None = None  # from becoming a slave until becoming a master
@@ -386,9 +386,9 @@ class Broker:
         by_settings = None
         if self.group is not None:
             assert self.group.driver is not None
-            self.follower = self.group.driver.joined
+            self.follower = self.group.driver.follower
         else:
-            self.finder.look_again()
+            self.finder.update()
             self.follower = by_settings = Follower(
                 self._dial,
                 self.pool,
@@ -666,7 +666,7 @@ class Broker:
 
     def _settings_taken(self, loaded: Loaded) -> None:
         self.store.config = loaded[StoreConfig]
-        self.finder.look_again()
+        self.finder.update()
         self._renew_terms()
 
     def _topics_changed(self) -> None:

@@ -49,11 +49,11 @@ def promised(config: StoreConfig) -> list[Promise]:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Why a stored message is not as safe as promised, for its answer. Up to `held_to` the log is."""
+    """Why a stored message is not as safe as promised, for its answer. Up to `holds_to` the log is."""
 
     code: ResponseCode
     remark: str | None
-    held_to: int
+    holds_to: int
 
 
 Then = Callable[[Shortfall | None], None]
@@ -84,20 +84,20 @@ class _Wait:
 class ByWatermark:
     """A guarantee that holds up to a watermark; callers wait for at most `timeout_ms`.
 
-    `late` gives the code and remark of a late answer. One task, which runs while answers wait, sleeps until the first
-    of them is late; under a steady load it wakes once per timeout.
+    `late_answer` gives the code and remark of an answer that is late. One task, which runs while answers wait, sleeps
+    until the first of them is late; under a steady load it wakes once per timeout.
     """
 
     def __init__(
         self,
         reached: Watermark,
         timeout_ms: Callable[[], float],
-        late: Callable[[float], tuple[ResponseCode, str]],
+        late_answer: Callable[[float], tuple[ResponseCode, str]],
         nursery: trio.Nursery,
     ) -> None:
         self._reached = reached
         self._timeout_ms = timeout_ms
-        self._late = late
+        self._late_answer = late_answer
         self._nursery = nursery
         self._waits: deque[_Wait] = deque()
         self._is_watched = False
@@ -108,13 +108,13 @@ class ByWatermark:
             then(self._failure(end))
             return
         timeout = self._timeout_ms()
-        waiter = self._reached.call_at(end, partial(self._called, end, then))
+        waiter = self._reached.call_at(end, partial(self._on_reached, end, then))
         self._waits.append(_Wait(waiter, trio.current_time() + timeout / 1000, timeout, then))
         if not self._is_watched:
             self._is_watched = True
             self._nursery.start_soon(self._watch)
 
-    def _called(self, end: int, then: Then) -> None:
+    def _on_reached(self, end: int, then: Then) -> None:
         waits = self._waits
         while waits and waits[0].is_over:
             waits.popleft()
@@ -136,7 +136,7 @@ class ByWatermark:
                     wait = waits.popleft()
                     if not wait.is_over:
                         wait.waiter.cancel()
-                        wait.then(Shortfall(*self._late(wait.timeout_ms), self._reached.value))
+                        wait.then(Shortfall(*self._late_answer(wait.timeout_ms), self._reached.value))
         finally:
             # Where the broker has ended: a request is in no cycle that the collector sees, and would keep all of it.
             for wait in waits:
@@ -176,10 +176,10 @@ def call_when_all_decided(guarantees: Sequence[Guarantee], end: int, then: Then)
     def decide(guarantee: Guarantee, shortfall: Shortfall | None) -> None:
         decided[guarantee] = shortfall
         if len(decided) == len(guarantees):
-            short = [found for one in guarantees if (found := decided[one]) is not None]
-            failed = [found for found in short if found.code is ResponseCode.SYSTEM_ERROR]
-            told = failed or short
-            then(told[-1] if told else None)
+            shortfalls = [shortfall for guarantee in guarantees if (shortfall := decided[guarantee]) is not None]
+            failures = [shortfall for shortfall in shortfalls if shortfall.code is ResponseCode.SYSTEM_ERROR]
+            reported = failures or shortfalls
+            then(reported[-1] if reported else None)
 
     for guarantee in guarantees:
         guarantee.call(end, partial(decide, guarantee))
@@ -203,7 +203,9 @@ class Durability:
         self._topics_file = topics_file
         self._nursery = nursery
         self._guarantees: dict[Promise, Guarantee] = {
-            Promise.FLUSHED: ByWatermark(store.flushed, lambda: store.config.sync_flush_timeout, self._late, nursery),
+            Promise.FLUSHED: ByWatermark(
+                store.flushed, lambda: store.config.sync_flush_timeout, self._late_answer, nursery
+            ),
             Promise.REPLICATED: replicated,
         }
 
@@ -256,24 +258,24 @@ class Durability:
                 shortfall = await self._replicated(end)
                 if shortfall is not None and self._strict:
                     reply = Reply(ResponseCode.SYSTEM_ERROR, reply.header, remark=shortfall.remark)
-        except FlushTimeout as timeout:
-            reply = Reply(late, reply.header, remark=str(timeout))
-        except (FlushFailed, NotSaved) as failed:
-            reply = Reply(ResponseCode.SYSTEM_ERROR, reply.header, remark=str(failed))
+        except FlushTimeout as error:
+            reply = Reply(late, reply.header, remark=str(error))
+        except (FlushFailed, NotSaved) as error:
+            reply = Reply(ResponseCode.SYSTEM_ERROR, reply.header, remark=str(error))
         request.reply(reply)
 
     async def _replicated(self, end: int) -> Shortfall | None:
-        decided, found = trio.Event(), list[Shortfall | None]()
+        decided, outcomes = trio.Event(), list[Shortfall | None]()
 
         def decide(shortfall: Shortfall | None) -> None:
-            found.append(shortfall)
+            outcomes.append(shortfall)
             decided.set()
 
         self._guarantees[Promise.REPLICATED].call(end, decide)
         await decided.wait()
-        return found[0]
+        return outcomes[0]
 
-    def _late(self, timeout_ms: float) -> tuple[ResponseCode, str]:
+    def _late_answer(self, timeout_ms: float) -> tuple[ResponseCode, str]:
         return ResponseCode.FLUSH_DISK_TIMEOUT, str(self._store.flush_is_late(timeout_ms))
 
 
@@ -292,14 +294,14 @@ class AfterFlush(Generic[T]):
 
     def __init__(self, store: MessageStore, take: Callable[[T], None]) -> None:
         self._store = store
-        self._take = take
+        self._pass_on = take
         self._latest: tuple[int, T] | None = None
-        self._waited: tuple[int, T] | None = None
+        self._awaited: tuple[int, T] | None = None
 
     def note(self, value: T) -> None:
         """Note a value that refers to the log as it is now."""
         self._latest = (self._store.log.end, value)
-        if self._waited is None:
+        if self._awaited is None:
             self._wait()
 
     def _wait(self) -> None:
@@ -308,24 +310,24 @@ class AfterFlush(Generic[T]):
         if noted is None:
             return
         end, value = noted
-        for mark in self._marks():
-            if mark.value < end:
-                if mark.failure is None:
-                    self._waited = noted
-                    mark.call_at(end, self._reached)
+        for watermark in self._watermarks():
+            if watermark.value < end:
+                if watermark.failure is None:
+                    self._awaited = noted
+                    watermark.call_at(end, self._on_flushed)
                 return
-        self._take(value)
+        self._pass_on(value)
 
-    def _reached(self) -> None:
-        noted, self._waited = self._waited, None
+    def _on_flushed(self) -> None:
+        noted, self._awaited = self._awaited, None
         assert noted is not None
         newer, self._latest = self._latest, noted
-        self._wait()  # passes it on, or waits for another mark
+        self._wait()  # passes it on, or waits for another watermark
         self._latest = newer
-        if self._waited is None:
+        if self._awaited is None:
             self._wait()
 
-    def _marks(self) -> list[Watermark]:
+    def _watermarks(self) -> list[Watermark]:
         """The watermarks that have to be reached. If replicas elect their master, an offset refers to nothing that
         another leader may cut off."""
         store = self._store

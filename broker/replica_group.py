@@ -20,9 +20,9 @@ from rocketlet.failover import truncation
 from rocketlet.failover.config import REPLICA_PORT_STEP, FailoverConfig, failover_config
 from rocketlet.failover.coordinator import Coordinator
 from rocketlet.failover.driver import Driver, Stage
-from rocketlet.failover.follow import Ground
+from rocketlet.failover.follow import ReplicaParts
 from rocketlet.failover.own_state import OwnState, OwnStateFile
-from rocketlet.failover.replica_port import ReplicaPort, Self
+from rocketlet.failover.replica_port import GroupName, ReplicaPort
 from rocketlet.remoting.config import ServerConfig
 from rocketlet.remoting.handler import Answer, Deferred, HandlerTable, PlainFunction, Refused, Request
 from rocketlet.remoting.protocol.replication import HAConnectionRuntimeInfo
@@ -89,21 +89,29 @@ class ReplicaGroup:
         loaded, config = self._loaded, self._config()
         server, replication = loaded[ServerConfig], loaded[ReplicationConfig]
         silence = max(config.lease_seconds, 2.0)
-        myself = Self(self._identity.cluster, self._identity.name)
+        group_name = GroupName(self._identity.cluster, self._identity.name)
         port = ReplicaPort(
-            self._network, myself, self._store, silence,
+            self._network, group_name, self._store, silence,
             allowed=lambda: replication.ha_allowed, tls_mode=server.tls_mode, tls=self._tls,
         )  # fmt: skip
         host, _ = split_address(self._identity.address)
         bind, listen = self._bound()
         address: str = await nursery.start(port.serve, bind, listen)
         member = f"{config.replica_id}/{self._state.store}"
-        ground = Ground(
-            myself, member, self._identity.address, self._store, replica, self._file, self._dial, stage.settle, silence
+        parts = ReplicaParts(
+            group_name,
+            member,
+            self._identity.address,
+            self._store,
+            replica,
+            self._file,
+            self._dial,
+            stage.settle,
+            silence,
         )
         coordinator = self._coordination(member, config.lease_seconds)
         group = f"{self._rng.getrandbits(48):012x}"
-        self.driver = Driver(ground, self._state, coordinator, port, self._config, self._disk, stage, group)
+        self.driver = Driver(parts, self._state, coordinator, port, self._config, self._disk, stage, group)
         self.driver.replica_address = config.replica_address or join_address(host, split_address(address)[1])
         log.info("this broker is replica %s of %s", member, self._identity.name)
         nursery.start_soon(self.driver.run)

@@ -119,8 +119,8 @@ class Totals(NamedTuple):
 
     time: int
     put: int
-    got: int
-    got_calls: int
+    fetched: int
+    fetch_calls: int
     found: int
     missed: int
 
@@ -131,7 +131,7 @@ class Statistics:
 
     cluster: str
     put: Flow = field(default_factory=Flow)
-    got: Flow = field(default_factory=Flow)
+    fetched: Flow = field(default_factory=Flow)
     put_failed: int = 0
     pulls_found: int = 0
     pulls_missed: int = 0
@@ -177,7 +177,9 @@ class Statistics:
             self._sent_back.pop(key, None)
 
     def totals(self, now: int) -> Totals:
-        return Totals(now, self.put.messages, self.got.messages, self.got.calls, self.pulls_found, self.pulls_missed)
+        return Totals(
+            now, self.put.messages, self.fetched.messages, self.fetched.calls, self.pulls_found, self.pulls_missed
+        )
 
     def tick(self, now: int, day: int) -> None:
         """Every 10 s, after the `flows` have been sampled. `day` is the number of the local day; a new one restarts
@@ -188,7 +190,7 @@ class Statistics:
         if day != today.day:
             if today.day is not None:
                 today.put_yesterday_morning, today.put_this_morning = today.put_this_morning, self.put.messages
-                today.get_yesterday_morning, today.get_this_morning = today.get_this_morning, self.got.messages
+                today.get_yesterday_morning, today.get_this_morning = today.get_this_morning, self.fetched.messages
             today.day = day
 
     def put_of(self, topic: str) -> tuple[int, int]:
@@ -252,12 +254,12 @@ class Statistics:
             case "BROKER_PUT_NUMS" if key == self.cluster:
                 return [self.put]
             case "BROKER_GET_NUMS" if key == self.cluster:
-                return [self.got]
+                return [self.fetched]
         return []
 
     def flows(self) -> list[Flow]:
         """Every flow, for its next sample."""
-        result = [self.put, self.got, *self._sent_back.values()]
+        result = [self.put, self.fetched, *self._sent_back.values()]
         for flows in chain(self._put.values(), self._got.values()):
             result.extend(flows.values())
         return result

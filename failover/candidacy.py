@@ -28,7 +28,7 @@ class Wait:
     """Wait until something changes, or until that time."""
 
     until: float
-    why: str = ""
+    reason: str = ""
     vacant: bool = False  # announce the end of our log: an election is due
 
 
@@ -53,7 +53,7 @@ class Stand:
 
 
 Decision = Wait | Follow | Stand
-_LONG = 3600.0
+_IDLE_SECONDS = 3600.0
 
 
 class Candidacy:
@@ -72,10 +72,13 @@ class Candidacy:
         state = view.state
         if view.revision == 0 and promised:
             return Wait(
-                now + _LONG, f"the coordinator knows nothing of this group, but this replica is of epoch {promised}"
+                now + _IDLE_SECONDS,
+                f"the coordinator knows nothing of this group, but this replica is of epoch {promised}",
             )
         if state.epoch < promised:
-            return Wait(now + _LONG, f"the coordinator is at epoch {state.epoch} and this replica at {promised}")
+            return Wait(
+                now + _IDLE_SECONDS, f"the coordinator is at epoch {state.epoch} and this replica at {promised}"
+            )
         if view.revision == 0:
             return self._stand_in_turn(view, now, end, FIRST_SECONDS, set(view.members))
         if self.me == state.leader and self.me in state.insync and not state.resigned:
@@ -84,26 +87,26 @@ class Candidacy:
         if not vacant:
             self._vacant_since = None
         elif self.me in state.insync:
-            patience = ENDS_AWAITED_SECONDS
+            delay = ENDS_AWAITED_SECONDS
             if state.resigned:
                 if state.heir == self.me:
                     return self._stand(view, promised, over=True)
-                patience = self._lease_seconds if state.heir or self.me == state.leader else 0.0
+                delay = self._lease_seconds if state.heir or self.me == state.leader else 0.0
             elif following and following == state.leader:
-                patience += self._lease_seconds
+                delay += self._lease_seconds
             rivals = {m for m in state.insync if m in view.members and not (state.resigned and m == state.leader)}
-            return self._stand_in_turn(view, now, end, patience, rivals, promised)
+            return self._stand_in_turn(view, now, end, delay, rivals, promised)
         leader = view.members.get(state.leader)
         if leader is None or state.leader == self.me:
-            return Wait(now + _LONG, "the leader is away, and this replica is not in sync", vacant)
+            return Wait(now + _IDLE_SECONDS, "the leader is away, and this replica is not in sync", vacant)
         return Follow(state.leader, leader.address, leader.replica_address, state.epoch)
 
     def _stand_in_turn(
-        self, view: View, now: float, end: int, patience: float, rivals: set[str], promised: int = 0
+        self, view: View, now: float, end: int, delay: float, rivals: set[str], promised: int = 0
     ) -> Decision:
         if self._vacant_since is None or self._vacant_revision != view.revision:
             self._vacant_since, self._vacant_revision = now, view.revision
-        due = self._vacant_since + patience
+        due = self._vacant_since + delay
         if not self._is_furthest(view, end, rivals):
             order = sorted(rivals | {self.me}, key=replica_of)
             due += NEXT_SECONDS * (1 + order.index(self.me))
@@ -112,16 +115,16 @@ class Candidacy:
         return self._stand(view, promised)
 
     def _is_furthest(self, view: View, end: int, rivals: set[str]) -> bool:
-        nobody = Presence()
+        absent = Presence()
         return all(
-            (view.members.get(rival, nobody).end, -replica_of(rival)) < (end, -replica_of(self.me))
+            (view.members.get(rival, absent).end, -replica_of(rival)) < (end, -replica_of(self.me))
             for rival in rivals
             if rival != self.me
         )
 
     def _stand(self, view: View, promised: int, *, over: bool = False) -> Stand:
-        before = view.state
-        others = (m for m in before.insync if m not in (self.me, before.leader) and m in view.members)
-        epoch = max(before.epoch, promised) + 1
-        state = GroupState(before.group or self._group, epoch, self.me, (self.me, *others))
-        return Stand(state, view.revision, over or before.resigned)
+        previous = view.state
+        others = (m for m in previous.insync if m not in (self.me, previous.leader) and m in view.members)
+        epoch = max(previous.epoch, promised) + 1
+        state = GroupState(previous.group or self._group, epoch, self.me, (self.me, *others))
+        return Stand(state, view.revision, over or previous.resigned)

@@ -23,10 +23,10 @@ from rocketlet.failover import truncation
 from rocketlet.failover.candidacy import Candidacy, Follow, Stand, Wait
 from rocketlet.failover.config import FailoverConfig
 from rocketlet.failover.coordinator import Coordinator, CoordinatorAway, Presence, View
-from rocketlet.failover.follow import Diverged, Ground, Joined
+from rocketlet.failover.follow import Diverged, EpochFollower, ReplicaParts
 from rocketlet.failover.in_sync import InSync
 from rocketlet.failover.leader import Leader, NotNow, own_mark
-from rocketlet.failover.outlook import ASK_AGAIN_SECONDS, Outlook
+from rocketlet.failover.outlook import RETRY_SECONDS, Outlook
 from rocketlet.failover.own_state import OwnState
 from rocketlet.failover.replica_port import Leading, ReplicaPort
 from rocketlet.store.disk import Disk
@@ -60,10 +60,10 @@ class Stage(Protocol):
     async def lead(self) -> None:
         """Be the master from now on."""
 
-    def refuse_sends(self, why: str) -> None:
+    def refuse_sends(self, reason: str) -> None:
         """Refuse sends with that text from now on; with an empty one, accept them."""
 
-    def restart(self, why: str) -> None:
+    def restart(self, reason: str) -> None:
         """Stop, and start again from the files."""
 
 
@@ -89,7 +89,7 @@ class Driver:
 
     def __init__(
         self,
-        ground: Ground,
+        parts: ReplicaParts,
         state: OwnState,
         coordinator: Coordinator,
         port: ReplicaPort,
@@ -99,19 +99,19 @@ class Driver:
         group: str,
     ) -> None:
         """`group` is the id of the group, if this replica creates it."""
-        self._ground = ground
-        self._outlook = Outlook(coordinator, ground.member, config().lease_seconds, self._heard)
+        self._parts = parts
+        self._outlook = Outlook(coordinator, parts.member, config().lease_seconds, self._on_view)
         self._port = port
         self._config = config
         self._disk = disk
         self._stage = stage
-        self._store = ground.store
-        self._candidacy = Candidacy(ground.member, config().lease_seconds, group)
-        self._refused = ""
-        self._kept = truncation.kept(disk, self._store.config)
+        self._store = parts.store
+        self._candidacy = Candidacy(parts.member, config().lease_seconds, group)
+        self._refusal = ""
+        self._cut_files = truncation.cut_files(disk, self._store.config)
         self.state = State.RECOVERING
         self.elections = 0
-        self.joined = Joined(ground, state, self._outlook.wake)
+        self.follower = EpochFollower(parts, state, self._outlook.wake)
         self.leader: Leader | None = None
 
     # ---- queries and commands of administrators
@@ -124,26 +124,26 @@ class Driver:
     def status(self) -> Status:
         """The state, for display."""
         in_sync, view = self.in_sync, self._outlook.view
-        known = in_sync.state if in_sync is not None else view.state if view is not None else None
+        group_state = in_sync.state if in_sync is not None else view.state if view is not None else None
         confirmed = self._store.confirmed
         return Status(
-            self._ground.member,
+            self._parts.member,
             self.state.value,
-            self.joined.state.promised,
-            known.leader if known is not None else "",
-            known.insync if known is not None else (),
+            self.follower.state.promised,
+            group_state.leader if group_state is not None else "",
+            group_state.insync if group_state is not None else (),
             confirmed.value if confirmed is not None else 0,
             self.elections,
             self._outlook.trouble,
-            self._refused or ("" if self.in_sync else self.joined.trouble),
-            self._kept.files,
-            self._kept.size,
+            self._refusal or ("" if self.in_sync else self.follower.trouble),
+            self._cut_files.files,
+            self._cut_files.size,
         )
 
     @property
     def epoch(self) -> int:
         """The newest epoch that this replica takes part in."""
-        return self.joined.state.promised
+        return self.follower.state.promised
 
     def has_enough(self) -> bool:
         """Whether enough replicas are in sync to accept sends."""
@@ -181,17 +181,19 @@ class Driver:
         outlook = self._outlook
         view = outlook.view
         if self.leader is not None or view is None or view.leased:
-            known_trouble = f"the coordinator is away: {outlook.trouble}"
-            raise NotNow("a replica leads already" if view is not None else known_trouble)
-        me, known, own = self._ground.member, view.state, self.joined.state
-        epoch = max(known.epoch, own.promised)
-        state = replace_state(known, group=own.group or known.group, epoch=epoch, leader="", insync=(me,))
+            outage = f"the coordinator is away: {outlook.trouble}"
+            raise NotNow("a replica leads already" if view is not None else outage)
+        me, group_state, own_state = self._parts.member, view.state, self.follower.state
+        epoch = max(group_state.epoch, own_state.promised)
+        state = replace_state(
+            group_state, group=own_state.group or group_state.group, epoch=epoch, leader="", insync=(me,)
+        )
         try:
             if not await outlook.coordinator.replace(state, view.revision):
                 raise NotNow("the state has changed meanwhile; look again")
-        except CoordinatorAway as away:
-            raise NotNow(f"the coordinator does not answer: {away}") from None
-        await outlook.look()
+        except CoordinatorAway as error:
+            raise NotNow(f"the coordinator does not answer: {error}") from None
+        await outlook.refresh()
 
     # ---- the tasks
 
@@ -206,9 +208,9 @@ class Driver:
             with trio.CancelScope(shield=True):
                 await self._outlook.coordinator.aclose()
 
-    def _heard(self, view: View) -> None:
+    def _on_view(self, view: View) -> None:
         if self.in_sync is not None:
-            self.in_sync.learned(view.state, view.revision)
+            self.in_sync.learn(view.state, view.revision)
 
     async def _conduct(self, nursery: trio.Nursery) -> None:
         """Follow, stand for election, lead."""
@@ -218,10 +220,10 @@ class Driver:
                 stand = await self._follow(following)
                 following.cancel_scope.cancel()
             if stand is not None:
-                stand = await self._elected(stand)
+                stand = await self._stand_for_election(stand)
         state, revision = stand.state, stand.revision
         await self._promote(
-            state.epoch, InSync(self._ground.member, state, revision, self._end(), trio.current_time()), nursery
+            state.epoch, InSync(self._parts.member, state, revision, self._end(), trio.current_time()), nursery
         )
 
     async def _follow(self, nursery: trio.Nursery) -> Stand | None:
@@ -234,7 +236,7 @@ class Driver:
             if view is not None:
                 await self._announce(vacant=False)
                 decision = self._candidacy.decide(
-                    view, now, promised=self.epoch, end=self._end(), following=self.joined.leader
+                    view, now, promised=self.epoch, end=self._end(), following=self.follower.leader
                 )
                 if isinstance(decision, Stand):
                     return decision
@@ -244,73 +246,73 @@ class Driver:
                     nursery.start_soon(self._join, decision, scope)
                 if isinstance(decision, Wait):
                     until = decision.until
-                    if not self.joined.leader:
-                        self.joined.say(decision.why)
+                    if not self.follower.leader:
+                        self.follower.note_trouble(decision.reason)
                     if decision.vacant:
                         await self._announce(vacant=True)
-                self._now(State.FOLLOWING if self.joined.leader else State.WAITING)
+                self._set_state(State.FOLLOWING if self.follower.leader else State.WAITING)
             with trio.move_on_at(max(until, now + _SHORTEST_WAIT)):
                 if self._outlook.view is view:
-                    await self._outlook.news.park()
+                    await self._outlook.changes.park()
 
     async def _join(self, leader: Follow, scope: trio.CancelScope) -> None:
         with scope:
             try:
-                await self.joined.follow(leader)
-            except Diverged as parted:
-                intent = truncation.Intent(parted.end, self._end(), parted.epoch)
-                log.warning("%s; %d bytes are cut off", parted, intent.end - intent.cut)
+                await self.follower.follow(leader)
+            except Diverged as divergence:
+                intent = truncation.Intent(divergence.end, self._end(), divergence.epoch)
+                log.warning("%s; %d bytes are cut off", divergence, intent.end - intent.cut)
                 truncation.intend(self._disk, self._store.config, intent)
-                self._restart(str(parted))
+                self._restart(str(divergence))
 
     async def _announce(self, *, vacant: bool) -> None:
         """Announce our address and, before an election, the end of our log."""
-        ground, outlook = self._ground, self._outlook
-        told = outlook.announced_end
-        end = self._end() if vacant or told is None else told
-        await outlook.announce(Presence(ground.address, self.replica_address, end, self.epoch))
+        parts, outlook = self._parts, self._outlook
+        announced_end = outlook.announced_end
+        end = self._end() if vacant or announced_end is None else announced_end
+        await outlook.announce(Presence(parts.address, self.replica_address, end, self.epoch))
 
     replica_address = ""
     """Where other replicas are told to join."""
 
     def _end(self) -> int:
-        return own_mark(self._ground).value
+        return own_mark(self._parts).value
 
     # ---- leading
 
-    async def _elected(self, stand: Stand) -> Stand | None:
+    async def _stand_for_election(self, stand: Stand) -> Stand | None:
         """Stand for election. Returns the new revision if it was won."""
-        self._now(State.CAMPAIGNING)
+        self._set_state(State.CAMPAIGNING)
         outlook = self._outlook
         try:
             revision = await outlook.coordinator.elect(stand.state, stand.revision, over=stand.over)
-        except CoordinatorAway as away:
+        except CoordinatorAway as error:
             # It may have been won. Then the state names us, and we stand again for the next epoch.
-            outlook.away(away)
-            await trio.sleep(ASK_AGAIN_SECONDS)
+            outlook.note_away(error)
+            await trio.sleep(RETRY_SECONDS)
             revision = 0
         if not revision:
-            await outlook.look_again_from_scratch(1.0)
+            await outlook.reread(1.0)
             return None
         return Stand(stand.state, revision, stand.over)
 
     async def _promote(self, epoch: int, in_sync: InSync, nursery: trio.Nursery) -> None:
-        self._now(State.PROMOTING)
-        ground, store = self._ground, self._store
-        ground.replica.drop_rest()
+        self._set_state(State.PROMOTING)
+        parts, store = self._parts, self._store
+        parts.replica.drop_rest()
         end = store.log.end
         if store.config.is_sync_flush:
             await store.flushed_to(end)
         in_sync.begin = end
-        state = self.joined.state
-        self.joined.state = replace(
-            state, group=in_sync.state.group, promised=epoch, epochs=state.epochs.begun(epoch, end)
+        state = self.follower.state
+        self.follower.state = replace(
+            state, group=in_sync.state.group, promised=epoch, epochs=state.epochs.with_epoch(epoch, end)
         )
-        await offload(self._disk, lambda: ground.state_file.write(self.joined.state))
+        await offload(self._disk, lambda: parts.state_file.write(self.follower.state))
         self.elections += 1
         self.leader = leader = Leader(
-            ground,
-            self.joined,
+            parts,
+            self.follower,
             self._outlook,
             in_sync,
             self._config,
@@ -321,8 +323,8 @@ class Driver:
         log.warning(
             "elected to lead epoch %d from log offset %d on; in sync: %s", epoch, end, ", ".join(in_sync.state.insync)
         )
-        self._port.leading = Leading(in_sync, self.joined.state.epochs, leader.changed)
-        nursery.start_soon(leader.look_after_set)
+        self._port.leading = Leading(in_sync, self.follower.state.epochs, leader.changed)
+        nursery.start_soon(leader.maintain_set)
         nursery.start_soon(leader.confirm_own)
         nursery.start_soon(leader.file)
         leader.changed()
@@ -332,30 +334,30 @@ class Driver:
         except Closed:
             return  # another one was elected meanwhile
         await self._stage.lead()
-        self._now(State.LEADING)
+        self._set_state(State.LEADING)
         leader.serves = True
-        leader.judge()
+        leader.update_refusal()
 
-    def _refuse(self, why: str) -> None:
-        if why != self._refused:
-            self._refused = why
-            log.warning("sends are refused: %s", why) if why else log.warning("sends are taken")
-            self._stage.refuse_sends(why)
+    def _refuse(self, reason: str) -> None:
+        if reason != self._refusal:
+            self._refusal = reason
+            log.warning("sends are refused: %s", reason) if reason else log.warning("sends are taken")
+            self._stage.refuse_sends(reason)
 
     def _fence(self) -> None:
         """Another replica leads: acknowledge nothing, serve no replica, and restart as its follower."""
         if self.state is not State.FENCED:
             self._restart("another replica leads")
 
-    def _restart(self, why: str) -> None:
-        self._now(State.FENCED)
-        self._refuse(why)
+    def _restart(self, reason: str) -> None:
+        self._set_state(State.FENCED)
+        self._refuse(reason)
         leading, self._port.leading = self._port.leading, None
         if leading is not None:
             leading.end()
-        self._stage.restart(why)
+        self._stage.restart(reason)
 
-    def _now(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         if state is not self.state and self.state is not State.FENCED:
             log.info("this replica is %s", state.value)
             self.state = state

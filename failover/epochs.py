@@ -23,7 +23,7 @@ from typing import NamedTuple
 from rocketlet.common.errors import RocketletError
 
 # The oldest except the first are forgotten: a replica that missed so many elections may be cut further than necessary.
-MOST_EPOCHS = 1000
+MAX_EPOCHS = 1000
 
 
 class BadEpochs(RocketletError):
@@ -42,29 +42,29 @@ class Epochs:
 
     def __init__(self, entries: Iterable[Sequence[int]] = ()) -> None:
         """Raises BadEpochs."""
-        found = tuple(Epoch(number, begin) for number, begin in entries)
-        if len(found) > MOST_EPOCHS:
-            raise BadEpochs(f"{len(found)} epochs; at most {MOST_EPOCHS} are kept")
-        if any(epoch.number < 1 or epoch.begin < 0 for epoch in found):
+        epochs = tuple(Epoch(number, begin) for number, begin in entries)
+        if len(epochs) > MAX_EPOCHS:
+            raise BadEpochs(f"{len(epochs)} epochs; at most {MAX_EPOCHS} are kept")
+        if any(epoch.number < 1 or epoch.begin < 0 for epoch in epochs):
             raise BadEpochs("an epoch below 1, or one that begins below log offset 0")
-        if found and found[0].begin:
-            raise BadEpochs(f"the first epoch begins at {found[0].begin}, not at 0")
-        if any(a.number >= b.number or a.begin >= b.begin for a, b in pairwise(found)):
+        if epochs and epochs[0].begin:
+            raise BadEpochs(f"the first epoch begins at {epochs[0].begin}, not at 0")
+        if any(a.number >= b.number or a.begin >= b.begin for a, b in pairwise(epochs)):
             raise BadEpochs("the epochs or their begins do not grow")
-        self.entries = found
+        self.entries = epochs
 
     @property
     def last(self) -> int:
         """The newest epoch; 0 if there is none."""
         return self.entries[-1].number if self.entries else 0
 
-    def begun(self, number: int, begin: int) -> Epochs:
+    def with_epoch(self, number: int, begin: int) -> Epochs:
         """With a new epoch. Epochs that begin there or later have no byte in the log, and are dropped."""
         assert number > self.last
         if not self.entries:
             return Epochs([Epoch(number, 0)])
         kept = [epoch for epoch in self.entries if epoch.begin < begin]
-        if len(kept) == MOST_EPOCHS:
+        if len(kept) == MAX_EPOCHS:
             del kept[1]
         return Epochs((*kept, Epoch(number, begin)))
 

@@ -2,7 +2,7 @@
 
 Of several endpoints the one that answered last is asked first; if it refuses, breaks or is silent, the next one is
 used. A request to an endpoint that broke may have been carried out, so only reads and idempotent requests are repeated
-at another one (`again`).
+at another one (`idempotent`).
 
 Keys and values travel as base64, 64-bit numbers as text.
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("rocketlet.failover.etcd_client")
 
 LARGEST_ANSWER = 4 << 20
-_MOST_KEPT = 4  # idle connections
+_MAX_IDLE = 4  # idle connections
 _UNAUTHENTICATED = 16  # gRPC status codes
 _INVALID = 3
 
@@ -66,8 +66,8 @@ class _Connection:
         self._host = host
         self._http = h11.Connection(h11.CLIENT)
 
-    async def ask(self, path: str, body: bytes, token: str) -> int:
-        """Send a request. Returns the status of the answer; `piece` returns its body."""
+    async def send_request(self, path: str, body: bytes, token: str) -> int:
+        """Send a request. Returns the status of the answer; `read_piece` returns its body."""
         headers = [("Host", self._host), ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         if token:
             headers.append(("Authorization", token))
@@ -86,7 +86,7 @@ class _Connection:
             if isinstance(event, h11.Response):
                 return event.status_code
 
-    async def piece(self) -> bytes:
+    async def read_piece(self) -> bytes:
         """The next bytes of the answer; b"" at its end."""
         while True:
             event = await self._next()
@@ -95,10 +95,10 @@ class _Connection:
             if isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
                 return b""
 
-    async def whole(self) -> bytes:
+    async def read_rest(self) -> bytes:
         """The rest of the answer."""
         parts: list[bytes] = []
-        while part := await self.piece():
+        while part := await self.read_piece():
             parts.append(part)
             if sum(map(len, parts)) > LARGEST_ANSWER:
                 raise h11.RemoteProtocolError(f"an answer of more than {LARGEST_ANSWER} bytes")
@@ -131,27 +131,27 @@ class EtcdClient:
         self._user, self._password = user, password
         self._secure = secure
         self._token = ""
-        self._kept: list[_Connection] = []
-        self._at = 0  # the endpoint that answered last
+        self._idle: list[_Connection] = []
+        self._endpoint_index = 0  # the endpoint that answered last
 
-    async def call(self, path: str, body: object, seconds: float, *, again: bool = False) -> Any:
-        """The answer to one call. Raises EtcdAway, EtcdRefused. `again`: the call is idempotent."""
-        trouble = "no time was left"
+    async def call(self, path: str, body: object, seconds: float, *, idempotent: bool = False) -> Any:
+        """The answer to one call. Raises EtcdAway, EtcdRefused. A call that is not `idempotent` is sent only once."""
+        problem = "no time was left"
         with trio.move_on_after(seconds):
             for _ in range(2 * len(self._endpoints)):
-                asked = False
+                may_be_sent = False
                 try:
                     with trio.fail_after(max(seconds / 2, 0.3)):
                         connection = await self._connection()
-                        asked = True
+                        may_be_sent = True
                         return await self._answer(connection, path, body)
                 except (RemotingError, trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError, OSError,
                         h11.ProtocolError, msgspec.DecodeError) as error:  # fmt: skip
-                    trouble = f"{self._here()}: {error or 'no answer in time'}"
+                    problem = f"{self._endpoint_address()}: {error or 'no answer in time'}"
                     await self._next_endpoint()
-                    if asked and not again:
+                    if may_be_sent and not idempotent:
                         break
-        raise EtcdAway(f"etcd does not answer ({trouble})")
+        raise EtcdAway(f"etcd does not answer ({problem})")
 
     @asynccontextmanager
     async def stream(self, path: str, body: object) -> AsyncIterator[Answers]:
@@ -159,11 +159,11 @@ class EtcdClient:
         connection: _Connection | None = None
         try:
             connection = await self._dial()
-            await connection.ask(path, msgspec.json.encode(body), self._token)
+            await connection.send_request(path, msgspec.json.encode(body), self._token)
             yield Answers(connection)
         except (RemotingError, trio.BrokenResourceError, trio.ClosedResourceError, OSError, h11.ProtocolError,
                 msgspec.DecodeError) as error:  # fmt: skip
-            raise EtcdAway(f"etcd at {self._here()} does not answer ({error})") from error
+            raise EtcdAway(f"etcd at {self._endpoint_address()} does not answer ({error})") from error
         finally:
             if connection is not None:
                 with trio.CancelScope(shield=True):
@@ -171,29 +171,29 @@ class EtcdClient:
 
     async def aclose(self) -> None:
         """Close the idle connections."""
-        while self._kept:
-            await self._kept.pop().stream.aclose()
+        while self._idle:
+            await self._idle.pop().stream.aclose()
 
     async def _answer(self, connection: _Connection, path: str, body: object) -> Any:
-        done = False
+        is_usable = False
         try:
             if self._user and not self._token:
                 await self._authenticate(connection)
             try:
-                found = await self._exchange(connection, path, body)
+                answer = await self._exchange(connection, path, body)
             except EtcdRefused as refused:
                 if not self._user or (refused.code != _UNAUTHENTICATED and "token" not in str(refused)):
                     raise
                 await self._authenticate(connection)
-                found = await self._exchange(connection, path, body)
-            done = True
-            return found
+                answer = await self._exchange(connection, path, body)
+            is_usable = True
+            return answer
         except EtcdRefused:
-            done = True
+            is_usable = True
             raise
         finally:
-            if done and len(self._kept) < _MOST_KEPT:
-                self._kept.append(connection)
+            if is_usable and len(self._idle) < _MAX_IDLE:
+                self._idle.append(connection)
             else:
                 with trio.CancelScope(shield=True):
                     await connection.stream.aclose()
@@ -201,27 +201,27 @@ class EtcdClient:
     async def _authenticate(self, connection: _Connection) -> None:
         self._token = ""
         account = {"name": self._user, "password": self._password}
-        found = await self._exchange(connection, "/v3/auth/authenticate", account)
-        self._token = str(found["token"])
+        answer = await self._exchange(connection, "/v3/auth/authenticate", account)
+        self._token = str(answer["token"])
 
     async def _exchange(self, connection: _Connection, path: str, body: object) -> Any:
-        status = await connection.ask(path, msgspec.json.encode(body), self._token)
-        found = msgspec.json.decode(await connection.whole() or b"{}")
+        status = await connection.send_request(path, msgspec.json.encode(body), self._token)
+        answer = msgspec.json.decode(await connection.read_rest() or b"{}")
         if not connection.is_ready_again():
             raise h11.RemoteProtocolError("the connection does not go on")
-        if status != 200 or not isinstance(found, dict):
-            text = found.get("message") or found.get("error") if isinstance(found, dict) else found
-            code = int(found.get("code", 0)) if isinstance(found, dict) else 0
+        if status != 200 or not isinstance(answer, dict):
+            text = answer.get("message") or answer.get("error") if isinstance(answer, dict) else answer
+            code = int(answer.get("code", 0)) if isinstance(answer, dict) else 0
             if code in (_UNAUTHENTICATED, _INVALID, 5, 7, 9, 11):  # asking another endpoint would not help
-                raise EtcdRefused(f"etcd at {self._here()} refuses {path}: {text}", code)
+                raise EtcdRefused(f"etcd at {self._endpoint_address()} refuses {path}: {text}", code)
             raise h11.RemoteProtocolError(f"status {status}: {text}")
-        return found
+        return answer
 
     async def _connection(self) -> _Connection:
-        return self._kept.pop() if self._kept else await self._dial()
+        return self._idle.pop() if self._idle else await self._dial()
 
     async def _dial(self) -> _Connection:
-        address, name, is_secure = self._endpoints[self._at]
+        address, name, is_secure = self._endpoints[self._endpoint_index]
         stream = await self._network.dial(address)
         if is_secure:
             from rocketlet.remoting.tls import secured
@@ -237,12 +237,12 @@ class EtcdClient:
 
     async def _next_endpoint(self) -> None:
         """Switch to the next endpoint."""
-        self._at = (self._at + 1) % len(self._endpoints)
+        self._endpoint_index = (self._endpoint_index + 1) % len(self._endpoints)
         with trio.CancelScope(shield=True):
             await self.aclose()
 
-    def _here(self) -> str:
-        return self._endpoints[self._at][0]
+    def _endpoint_address(self) -> str:
+        return self._endpoints[self._endpoint_index][0]
 
 
 class Answers:
@@ -255,7 +255,7 @@ class Answers:
     async def next(self) -> Any:
         """The next one; None at the end."""
         while b"\n" not in self._rest:
-            part = await self._connection.piece()
+            part = await self._connection.read_piece()
             if not part:
                 return None
             self._rest += part

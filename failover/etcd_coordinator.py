@@ -26,7 +26,7 @@ from rocketlet.remoting.transport import Network
 
 log = logging.getLogger("rocketlet.failover.etcd_coordinator")
 
-_ASK_AGAIN_SECONDS = 0.2
+_RETRY_SECONDS = 0.2
 
 
 def etcd_coordination(
@@ -73,39 +73,39 @@ class EtcdCoordinator:
         self._range = {"key": text64(prefix), "range_end": text64(prefix[:-1] + "0")}  # "0" follows "/"
         self._prefix = prefix
         self._member = member
-        self._seconds = lease_seconds
+        self._lease_seconds = lease_seconds
         self._lease = ""
-        self._granting = trio.Lock()
+        self._grant_lock = trio.Lock()
         self._presence: Presence | None = None
-        self._read_at = 0  # etcd's revision of the last reading
+        self._read_revision = 0  # etcd's revision of the last reading
 
     async def read(self) -> View:
         """See Coordinator."""
-        found = await self._call("/v3/kv/range", self._range, again=True)
-        self._read_at = int(found["header"]["revision"])
+        answer = await self._call("/v3/kv/range", self._range, idempotent=True)
+        self._read_revision = int(answer["header"]["revision"])
         state, revision, leased = GroupState(), 0, False
         members: dict[str, Presence] = {}
         try:
-            for one in found.get("kvs", ()):
-                key = bytes64(one["key"]).decode()[len(self._prefix) :]
+            for pair in answer.get("kvs", ()):
+                key = bytes64(pair["key"]).decode()[len(self._prefix) :]
                 if key == "state":
-                    state = msgspec.json.decode(bytes64(one["value"]), type=GroupState)
-                    revision = int(one["mod_revision"])
+                    state = msgspec.json.decode(bytes64(pair["value"]), type=GroupState)
+                    revision = int(pair["mod_revision"])
                 elif key == "leader":
                     leased = True
                 elif key.startswith("members/"):
-                    members[key.removeprefix("members/")] = msgspec.json.decode(bytes64(one["value"]), type=Presence)
+                    members[key.removeprefix("members/")] = msgspec.json.decode(bytes64(pair["value"]), type=Presence)
         except (msgspec.DecodeError, ValueError, KeyError) as error:
             raise CoordinatorAway(f"what etcd has of {self._prefix} cannot be read: {error}") from error
         return View(state, revision, leased, members)
 
     async def change(self, seen: View) -> None:
         """See Coordinator."""
-        wanted = {"create_request": {**self._range, "start_revision": str(self._read_at + 1)}}
+        request = {"create_request": {**self._range, "start_revision": str(self._read_revision + 1)}}
         try:
             # Not longer, since this is also how a dead etcd is noticed.
-            with trio.move_on_after(self._seconds / 2):
-                async with self._client.stream("/v3/watch", wanted) as answers:
+            with trio.move_on_after(self._lease_seconds / 2):
+                async with self._client.stream("/v3/watch", request) as answers:
                     while (answer := await answers.next()) is not None:
                         result = answer.get("result", {})
                         if result.get("events") or result.get("canceled") or "error" in answer:
@@ -117,44 +117,44 @@ class EtcdCoordinator:
         """See Coordinator."""
         self._presence = presence
         put = {"key": self._member_key, "value": text64(msgspec.json.encode(presence))}
-        await self._with_lease("/v3/kv/put", lambda lease: {**put, "lease": lease}, again=True)
+        await self._with_lease("/v3/kv/put", lambda lease: {**put, "lease": lease}, idempotent=True)
 
     async def elect(self, state: GroupState, revision: int, *, over: bool) -> int:
         """See Coordinator."""
-        compare = [self._is_of(revision)]
+        compare = [self._compare_revision(revision)]
         if not over:
-            compare.append(self._is_free())
-        return await self._change(compare, lambda lease: [self._put_state(state), self._put_leader(lease)])
+            compare.append(self._compare_no_leader())
+        return await self._transact(compare, lambda lease: [self._put_state(state), self._put_leader(lease)])
 
     async def replace(self, state: GroupState, revision: int, *, release: bool = False) -> int:
         """See Coordinator."""
         steps: list[object] = [self._put_state(state)]
         if release:
             steps.append({"requestDeleteRange": {"key": self._leader_key}})
-        return await self._change([self._is_of(revision)], lambda _: steps)
+        return await self._transact([self._compare_revision(revision)], lambda _: steps)
 
     async def renew(self, revision: int) -> bool:
         """See Coordinator."""
-        compare = [self._is_of(revision), self._is_free()]
-        return bool(await self._change(compare, lambda lease: [self._put_leader(lease)]))
+        compare = [self._compare_revision(revision), self._compare_no_leader()]
+        return bool(await self._transact(compare, lambda lease: [self._put_leader(lease)]))
 
     async def run(self) -> None:
         """See Coordinator."""
-        pause = self._seconds / 3
+        pause = self._lease_seconds / 3
         while True:
             await trio.sleep(pause)
-            pause = self._seconds / 3
+            pause = self._lease_seconds / 3
             if not self._lease:
                 continue
             try:
-                found = await self._call("/v3/lease/keepalive", {"ID": self._lease}, again=True)
-                if int(found.get("result", {}).get("TTL", 0)) <= 0:
+                answer = await self._call("/v3/lease/keepalive", {"ID": self._lease}, idempotent=True)
+                if int(answer.get("result", {}).get("TTL", 0)) <= 0:
                     log.warning("the lease at etcd has ended; taking another one")
                     self._lease = ""
                     if self._presence is not None:
                         await self.announce(self._presence)
             except CoordinatorAway:
-                pause = _ASK_AGAIN_SECONDS  # the readers report it
+                pause = _RETRY_SECONDS  # the readers report it
 
     async def aclose(self) -> None:
         """See Coordinator."""
@@ -162,32 +162,34 @@ class EtcdCoordinator:
 
     # ---- inside
 
-    async def _leased(self) -> str:
-        async with self._granting:
+    async def _get_lease(self) -> str:
+        async with self._grant_lock:
             if not self._lease:
-                found = await self._call("/v3/lease/grant", {"TTL": str(math.ceil(self._seconds))}, again=True)
-                self._lease = str(found["ID"])
+                answer = await self._call(
+                    "/v3/lease/grant", {"TTL": str(math.ceil(self._lease_seconds))}, idempotent=True
+                )
+                self._lease = str(answer["ID"])
             return self._lease
 
-    async def _with_lease(self, path: str, body: Callable[[str], object], *, again: bool = False) -> Any:
+    async def _with_lease(self, path: str, body: Callable[[str], object], *, idempotent: bool = False) -> Any:
         """A call with our lease; with a new one if it has expired."""
         try:
-            return await self._call(path, body(await self._leased()), again=again)
+            return await self._call(path, body(await self._get_lease()), idempotent=idempotent)
         except CoordinatorAway as away:
             if "lease not found" not in str(away):
                 raise
         self._lease = ""  # refused, so nothing was done
-        return await self._call(path, body(await self._leased()), again=again)
+        return await self._call(path, body(await self._get_lease()), idempotent=idempotent)
 
-    async def _change(self, compare: list[object], steps: Callable[[str], list[Any]]) -> int:
+    async def _transact(self, compare: list[object], steps: Callable[[str], list[Any]]) -> int:
         """One transaction. Returns its revision; 0 if the comparison failed."""
-        found = await self._with_lease("/v3/kv/txn", lambda lease: {"compare": compare, "success": steps(lease)})
-        return int(found["header"]["revision"]) if found.get("succeeded") else 0
+        answer = await self._with_lease("/v3/kv/txn", lambda lease: {"compare": compare, "success": steps(lease)})
+        return int(answer["header"]["revision"]) if answer.get("succeeded") else 0
 
-    def _is_of(self, revision: int) -> object:
+    def _compare_revision(self, revision: int) -> object:
         return {"key": self._state_key, "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}
 
-    def _is_free(self) -> object:
+    def _compare_no_leader(self) -> object:
         return {"key": self._leader_key, "target": "CREATE", "result": "EQUAL", "create_revision": "0"}
 
     def _put_state(self, state: GroupState) -> object:
@@ -196,8 +198,8 @@ class EtcdCoordinator:
     def _put_leader(self, lease: str) -> object:
         return {"requestPut": {"key": self._leader_key, "value": text64(self._member), "lease": lease}}
 
-    async def _call(self, path: str, body: object, *, again: bool = False) -> Any:
+    async def _call(self, path: str, body: object, *, idempotent: bool = False) -> Any:
         try:
-            return await self._client.call(path, body, max(self._seconds / 2, 1.0), again=again)
+            return await self._client.call(path, body, max(self._lease_seconds / 2, 1.0), idempotent=idempotent)
         except (EtcdAway, EtcdRefused, KeyError, ValueError) as error:
             raise CoordinatorAway(str(error)) from error

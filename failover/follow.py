@@ -23,7 +23,7 @@ from rocketlet.failover.epochs import common_end
 from rocketlet.failover.intake import Intake
 from rocketlet.failover.log_feed import BEAT_SECONDS
 from rocketlet.failover.own_state import OwnState, OwnStateFile
-from rocketlet.failover.replica_port import GREETING_SECONDS, Self
+from rocketlet.failover.replica_port import GREETING_SECONDS, GroupName
 from rocketlet.failover.stream_codec import (
     REPORT,
     Hello,
@@ -44,9 +44,9 @@ from rocketlet.store.replica import Replica
 
 log = logging.getLogger("rocketlet.failover.follow")
 
-_READ = 128 << 10
+_READ_SIZE = 128 << 10
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-_MOST_TROUBLES = 20  # problems that are logged before a leader is followed
+_MAX_TROUBLES = 20  # problems that are logged before a leader is followed
 
 
 class Diverged(RocketletError):
@@ -63,10 +63,10 @@ class NotJoined(RocketletError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ReplicaParts:
     """The parts of a replica that a follower uses."""
 
-    myself: Self
+    group_name: GroupName
     member: str
     address: str
     store: MessageStore
@@ -77,13 +77,13 @@ class Ground:
     silence_seconds: float
 
 
-class Joined:
+class EpochFollower:
     """Follows the leader of one epoch after another. Also answers what followed tables and administrators ask of a
     slave."""
 
-    def __init__(self, ground: Ground, state: OwnState, changed: Callable[[], None]) -> None:
-        self._ground = ground
-        self._told = changed
+    def __init__(self, parts: ReplicaParts, state: OwnState, changed: Callable[[], None]) -> None:
+        self._parts = parts
+        self._on_change = changed
         self.state = state
         self.following: Master | None = None
         self.leader = ""
@@ -91,45 +91,45 @@ class Joined:
         self.heard_at = 0.0
         self.received = 0
         self.changed = trio.lowlevel.ParkingLot()
-        self._since = 0.0
+        self._followed_since = 0.0
         self._trouble = ""
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     @property
     def trouble(self) -> str:
         """Why no leader is followed; empty while following one."""
         return "" if self.following else self._trouble or "no leader is known"
 
-    def say(self, trouble: str) -> None:
+    def note_trouble(self, trouble: str) -> None:
         """Note why no leader is followed; logged once until one is."""
         self._trouble = trouble
         if not trouble:
-            self._said.clear()
-        elif trouble not in self._said and len(self._said) < _MOST_TROUBLES:
-            self._said.add(trouble)
+            self._logged.clear()
+        elif trouble not in self._logged and len(self._logged) < _MAX_TROUBLES:
+            self._logged.add(trouble)
             log.warning("no leader is followed: %s", trouble)
 
     def bytes_per_second(self) -> int:
         """Over the present connection."""
         if self.following is None:
             return 0
-        return int(self.received / max(trio.current_time() - self._since, 1))
+        return int(self.received / max(trio.current_time() - self._followed_since, 1))
 
     async def follow(self, leader: Follow) -> None:
         """Follow until cancelled, or until our log has to be cut: raises Diverged."""
         pause = _SHORTEST_PAUSE
         while True:
-            before = self.received
+            received_before = self.received
             try:
-                await self._once(leader)
+                await self._follow_once(leader)
             except (NotJoined, RemotingError, StreamBroken, StoreError) as error:
-                self.say(str(error))
+                self.note_trouble(str(error))
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                self.say(f"the connection to leader {leader.leader} broke: {error.__cause__ or error}")
+                self.note_trouble(f"the connection to leader {leader.leader} broke: {error.__cause__ or error}")
             finally:
-                self._ground.replica.drop_rest()
+                self._parts.replica.drop_rest()
                 self._note_leader("", None)
-            if self.received != before:
+            if self.received != received_before:
                 pause = _SHORTEST_PAUSE
             await trio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
@@ -137,23 +137,23 @@ class Joined:
     def _note_leader(self, leader: str, master: Master | None) -> None:
         self.leader, self.following = leader, master
         self.changed.unpark_all()
-        self._told()
+        self._on_change()
 
-    async def _once(self, leader: Follow) -> None:
-        ground, store = self._ground, self._ground.store
-        with trio.move_on_after(GREETING_SECONDS) as dialling:
-            stream = await ground.dial(leader.replica_address)
-        if dialling.cancelled_caught:
+    async def _follow_once(self, leader: Follow) -> None:
+        parts, store = self._parts, self._parts.store
+        with trio.move_on_after(GREETING_SECONDS) as timeout:
+            stream = await parts.dial(leader.replica_address)
+        if timeout.cancelled_caught:
             raise NotJoined(f"leader {leader.leader} at {leader.replica_address} does not accept a connection")
         try:
             rest = await self._join(stream, leader)
-            intake = Intake(store, ground.replica, ground.settle)
+            intake = Intake(store, parts.replica, parts.settle)
             reports = _Reports(stream, store, intake)
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(intake.run)
                     nursery.start_soon(reports.run)
-                    await self._take(stream, leader, rest, intake, reports)
+                    await self._receive(stream, leader, rest, intake, reports)
             except BaseExceptionGroup as group:
                 raise _first_of(group) from None
             finally:
@@ -165,35 +165,35 @@ class Joined:
     async def _join(self, stream: ByteStream, leader: Follow) -> bytes:
         """Greet, check that our log is a prefix of the leader's, promise its epoch. Returns the bytes after the
         greeting."""
-        ground, state, store = self._ground, self.state, self._ground.store
-        ground.replica.drop_rest()
-        found: tuple[Welcome, bytes] | None = None
-        with trio.move_on_after(GREETING_SECONDS) as waited:
+        parts, state, store = self._parts, self.state, self._parts.store
+        parts.replica.drop_rest()
+        greeted: tuple[Welcome, bytes] | None = None
+        with trio.move_on_after(GREETING_SECONDS) as timeout:
             entries = [(epoch.number, epoch.begin) for epoch in state.epochs.entries]
             hello = Hello(
-                ground.myself.cluster, ground.myself.name, state.group, ground.member, ground.address, leader.epoch,
+                parts.group_name.cluster, parts.group_name.name, state.group, parts.member, parts.address, leader.epoch,
                 state.promised, store.log.begin, store.log.end, entries,
             )  # fmt: skip
             await stream.send_all(greeting(hello))
             data = b""
-            while (found := read_greeting(data, Welcome)) is None:
-                more = await stream.receive_some(65536)
-                if not more:
+            while (greeted := read_greeting(data, Welcome)) is None:
+                chunk = await stream.receive_some(65536)
+                if not chunk:
                     raise NotJoined(f"leader {leader.leader} at {leader.replica_address} closed the connection")
-                data += more
-        if waited.cancelled_caught or found is None:
+                data += chunk
+        if timeout.cancelled_caught or greeted is None:
             raise NotJoined(f"leader {leader.leader} at {leader.replica_address} does not answer")
-        welcome, rest = found
+        welcome, rest = greeted
         if welcome.refused:
             raise NotJoined(f"leader {leader.leader} at {leader.replica_address} refuses: {welcome.refused}")
-        await self._agree(welcome, leader)
+        await self._check_prefix(welcome, leader)
         await self._promise(welcome)
         await stream.send_all(REPORT.pack(store.log.end))
         return rest
 
-    async def _agree(self, welcome: Welcome, leader: Follow) -> None:
+    async def _check_prefix(self, welcome: Welcome, leader: Follow) -> None:
         """Check that our log is a prefix of the leader's. Raises Diverged, NotJoined."""
-        ground, state, store = self._ground, self.state, self._ground.store
+        parts, state, store = self._parts, self.state, self._parts.store
         if welcome.epoch != leader.epoch or welcome.epoch < state.promised:
             raise NotJoined(f"{leader.leader} leads epoch {welcome.epoch}, not {leader.epoch}")
         reseed = f"stop this broker and empty it with `rocketlet store reseed {store.config.store_path_root_dir}`"
@@ -201,10 +201,10 @@ class Joined:
         if end and not state.group:
             raise NotJoined(f"this store has messages that are none of this group's; to join it, {reseed}")
         if not end:
-            ground.replica.clear()
+            parts.replica.clear()
             if welcome.begin % store.log.file_size:
                 raise NotJoined("the leader has log files of another size: set mappedFileSizeCommitLog as it is there")
-            ground.replica.begin_at(welcome.begin)
+            parts.replica.begin_at(welcome.begin)
             return
         common = common_end(state.epochs, end, epochs_of(welcome), welcome.end)
         confirmed = store.confirmed.value if store.confirmed is not None else 0
@@ -222,29 +222,31 @@ class Joined:
             raise Diverged(common, welcome.epoch)
 
     async def _promise(self, welcome: Welcome) -> None:
-        ground, store = self._ground, self._ground.store
+        parts, store = self._parts, self._parts.store
         state = replace(self.state, group=welcome.group, promised=welcome.epoch, epochs=epochs_of(welcome))
         if state != self.state:
-            ground.state_file.write(state)
+            parts.state_file.write(state)
             self.state = state
         if store.config.is_sync_flush:
             await store.flushed_to(store.log.end)
 
-    async def _take(self, stream: ByteStream, leader: Follow, data: bytes, intake: Intake, reports: _Reports) -> None:
+    async def _receive(
+        self, stream: ByteStream, leader: Follow, data: bytes, intake: Intake, reports: _Reports
+    ) -> None:
         """Write what arrives until the connection ends. Raises the error that ended it."""
-        ground, reader, store = self._ground, SliceReader(), self._ground.store
-        replica, is_sync = ground.replica, store.config.is_sync_flush
-        self._since = trio.current_time()
+        parts, reader, store = self._parts, SliceReader(), self._parts.store
+        replica, is_sync = parts.replica, store.config.is_sync_flush
+        self._followed_since = trio.current_time()
         self.received = 0
         log.info("follows leader %s of epoch %d from log offset %d on", leader.leader, leader.epoch, store.log.end)
-        self.say("")
+        self.note_trouble("")
         self._note_leader(leader.leader, Master(leader.replica_address, leader.address))
-        with trio.move_on_after(ground.silence_seconds) as silent:
+        with trio.move_on_after(parts.silence_seconds) as timeout:
             while True:
                 self.heard_at = trio.current_time()
-                silent.deadline = self.heard_at + ground.silence_seconds
+                timeout.deadline = self.heard_at + parts.silence_seconds
                 confirmed = 0
-                before = replica.end
+                end_before = replica.end
                 for offset, confirmed, piece in reader.feed(data):  # noqa: B007 - the last one counts
                     if offset != replica.end:
                         raise StreamBroken(
@@ -252,17 +254,17 @@ class Joined:
                         )
                     intake.write(piece)
                     self.received += len(piece)
-                if replica.end > before:
-                    ground.state_file.log_began(self.state)
+                if replica.end > end_before:
+                    parts.state_file.mark_log_begun(self.state)
                     if not is_sync:
-                        reports.say()
+                        reports.send_soon()
                 intake.confirm(confirmed)
-                if is_sync and replica.end > before:
+                if is_sync and replica.end > end_before:
                     store.want_flush()
-                data = await stream.receive_some(_READ)
+                data = await stream.receive_some(_READ_SIZE)
                 if not data:
                     raise StreamBroken(f"leader {leader.leader} closed the connection")
-        raise StreamBroken(f"leader {leader.leader} was silent for {ground.silence_seconds:g} s")
+        raise StreamBroken(f"leader {leader.leader} was timeout for {parts.silence_seconds:g} s")
 
 
 class _Reports:
@@ -273,13 +275,13 @@ class _Reports:
         self._is_sync = store.config.is_sync_flush
         self._flushed = store.flushed
         self._intake = intake
-        self._said = 0
+        self._reported = 0
         self._rest = b""  # the part of a report that the kernel did not take
 
-    def say(self) -> None:
+    def send_soon(self) -> None:
         """Report without a task switch; if the kernel takes nothing now, with the next heartbeat."""
         end = self._end()
-        if not self._rest and end > self._said:
+        if not self._rest and end > self._reported:
             self._send(end)
 
     def _end(self) -> int:
@@ -288,7 +290,7 @@ class _Reports:
     def _send(self, end: int) -> None:
         report = REPORT.pack(end)
         self._rest = report[self._stream.send_now(report) :]
-        self._said = end
+        self._reported = end
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -298,7 +300,7 @@ class _Reports:
                 await self._stream.send_all(rest)
             self._send(self._end())
             with trio.move_on_after(BEAT_SECONDS):
-                await (self._flushed.reach(self._said + 1) if self._is_sync else trio.sleep_forever())
+                await (self._flushed.reach(self._reported + 1) if self._is_sync else trio.sleep_forever())
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -32,7 +32,7 @@ from rocketlet.failover.coordinator import GroupState
 
 # A replica that lacks no more than this is counted from then on, so that it catches up; then it is proposed.
 NEAR = 1 << 20
-_TRY_AGAIN_SECONDS = 1.0  # after a replica that was counted did not catch up
+_RETRY_SECONDS = 1.0  # after a replica that was counted did not catch up
 
 
 @dataclass(slots=True)
@@ -47,11 +47,11 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A state to replace that of `revision`. `why` is for the log."""
+    """A state to replace that of `revision`. `reason` is for the log."""
 
     state: GroupState
     revision: int
-    why: str
+    reason: str
 
 
 class InSync:
@@ -76,36 +76,36 @@ class InSync:
 
     # ---- what replicas say
 
-    def joined(self, member: str, address: str, now: float) -> None:
+    def on_joined(self, member: str, address: str, now: float) -> None:
         """A replica has connected, and has promised to acknowledge nothing to a lower epoch."""
-        known = self.replicas.setdefault(member, Replica())
-        known.connected, known.fresh_at, known.address = True, now, address
+        replica = self.replicas.setdefault(member, Replica())
+        replica.connected, replica.fresh_at, replica.address = True, now, address
 
-    def left(self, member: str, now: float) -> None:
+    def on_left(self, member: str, now: float) -> None:
         """Its connection has closed."""
-        known = self.replicas[member]
-        known.connected, known.fresh_at = False, min(known.fresh_at, now)
+        replica = self.replicas[member]
+        replica.connected, replica.fresh_at = False, min(replica.fresh_at, now)
         self._joining.pop(member, None)
         if member not in self.counted:
             del self.replicas[member]
 
-    def acked(self, member: str, end: int, now: float) -> None:
+    def on_acked(self, member: str, end: int, now: float) -> None:
         """It has the log up to that offset."""
-        known = self.replicas[member]
-        if end > known.acked:
-            known.acked, known.fresh_at = end, now
+        replica = self.replicas[member]
+        if end > replica.acked:
+            replica.acked, replica.fresh_at = end, now
 
     # ---- what follows
 
     @property
     def counted(self) -> set[str]:
         """Every member that is, or may be, in the set."""
-        found = {*self.state.insync, *self._joining}
+        members = {*self.state.insync, *self._joining}
         for proposal in self._doubtful:
-            found |= {*proposal.state.insync}
+            members |= {*proposal.state.insync}
         if self._proposed is not None:
-            found |= {*self._proposed.state.insync}
-        return found
+            members |= {*self._proposed.state.insync}
+        return members
 
     def confirm(self, end: int) -> int:
         """The offset up to which the log is confirmed, if our own copy is safe up to `end`."""
@@ -113,41 +113,41 @@ class InSync:
             replicas = self.replicas
             for member in self.counted:
                 if member != self.me:
-                    known = replicas.get(member)
-                    end = min(end, known.acked if known is not None else 0)
+                    replica = replicas.get(member)
+                    end = min(end, replica.acked if replica is not None else 0)
             self.confirmed = max(self.confirmed, end)
         return self.confirmed
 
-    def lacks_own(self, end: int) -> bool:
+    def waits_for_own_copy(self, end: int) -> bool:
         """Whether more is confirmed as soon as our own copy, now safe up to `end`, is safe further."""
         if self.replaced or self.confirmed < end:
             return False
         others = (self.replicas.get(member) for member in self.counted if member != self.me)
-        return all(known is not None and known.acked > end for known in others)
+        return all(replica is not None and replica.acked > end for replica in others)
 
     def propose(self, end: int, now: float, timeout: float) -> Proposal | None:
         """The set to propose, with our log ending at `end`; None if it may stay, or a proposal is pending."""
-        for known in self.replicas.values():
-            if known.connected and known.acked >= end:
-                known.fresh_at = now
+        for replica in self.replicas.values():
+            if replica.connected and replica.acked >= end:
+                replica.fresh_at = now
         if self.replaced or self._proposed is not None:
             return None
-        self._look_for_joining(end, now, timeout)
+        self._update_joining(end, now, timeout)
         insync = self.state.insync
         stale = {m: r for m, r in self.replicas.items() if m in insync and now - r.fresh_at >= timeout}
-        ready = [m for m in self._joining if self.replicas[m].acked >= self._least]
+        ready = [m for m in self._joining if self.replicas[m].acked >= self._required_end]
         if not stale and not ready:
             return None
-        why = [f"{m} confirms nothing" if r.connected else f"{m} is away" for m, r in stale.items()]
-        why += [f"{m} has caught up" for m in ready]
-        wanted = tuple(m for m in insync if m not in stale) + tuple(ready)
-        return self._proposing(wanted, ", ".join(why))
+        reasons = [f"{m} confirms nothing" if r.connected else f"{m} is away" for m, r in stale.items()]
+        reasons += [f"{m} has caught up" for m in ready]
+        members = tuple(m for m in insync if m not in stale) + tuple(ready)
+        return self._make_proposal(members, ", ".join(reasons))
 
-    def ask_for(self, wanted: tuple[str, ...], why: str) -> Proposal | None:
+    def propose_set(self, insync: tuple[str, ...], reason: str) -> Proposal | None:
         """A set that an administrator asks for; None while another is proposed."""
         if self.replaced or self._proposed is not None:
             return None
-        return self._proposing(wanted, why)
+        return self._make_proposal(insync, reason)
 
     def resign(self, heir: str) -> Proposal | None:
         """Have another replica elected; None while a set is proposed."""
@@ -158,68 +158,68 @@ class InSync:
         return self._proposed
 
     @property
-    def _least(self) -> int:
+    def _required_end(self) -> int:
         """What a member must have to be added: everything confirmed and, because any of it may have been confirmed in
         an earlier epoch, everything our log had when we were elected."""
         return max(self.confirmed, self.begin)
 
-    def _look_for_joining(self, end: int, now: float, timeout: float) -> None:
+    def _update_joining(self, end: int, now: float, timeout: float) -> None:
         for member, since in list(self._joining.items()):
-            if now - since >= timeout and self.replicas[member].acked < self._least:
+            if now - since >= timeout and self.replicas[member].acked < self._required_end:
                 del self._joining[member]
                 self._given_up[member] = now
-        for member, known in self.replicas.items():
+        for member, replica in self.replicas.items():
             if (
-                known.connected
+                replica.connected
                 and member not in self.state.insync
                 and member not in self._joining
-                and end - known.acked <= NEAR
-                and now - self._given_up.get(member, -_TRY_AGAIN_SECONDS) >= _TRY_AGAIN_SECONDS
+                and end - replica.acked <= NEAR
+                and now - self._given_up.get(member, -_RETRY_SECONDS) >= _RETRY_SECONDS
             ):
                 self._joining[member] = now
 
-    def _proposing(self, insync: tuple[str, ...], why: str) -> Proposal:
+    def _make_proposal(self, insync: tuple[str, ...], reason: str) -> Proposal:
         state = msgspec.structs.replace(self.state, insync=insync)
-        self._proposed = Proposal(state, self.revision, why)
+        self._proposed = Proposal(state, self.revision, reason)
         return self._proposed
 
     # ---- what the coordinator says
 
-    def settled(self, revision: int) -> None:
+    def on_accepted(self, revision: int) -> None:
         """The proposal has taken effect, with that revision."""
         proposal, self._proposed = self._proposed, None
         assert proposal is not None
-        self._take(proposal.state, revision)
+        self._adopt(proposal.state, revision)
 
-    def doubted(self) -> None:
+    def on_doubt(self) -> None:
         """The outcome of the proposal is unknown. It may have taken effect, or may yet."""
         proposal, self._proposed = self._proposed, None
         assert proposal is not None
         self._doubtful.append(proposal)
 
-    def refused(self) -> None:
-        """The state had another revision: the current one has to be read (`learned`)."""
+    def on_refused(self) -> None:
+        """The state had another revision: the current one has to be read (`learn`)."""
         self._proposed = None
 
-    def learned(self, state: GroupState, revision: int) -> None:
+    def learn(self, state: GroupState, revision: int) -> None:
         """The coordinator's state, at this or an earlier moment."""
         if revision <= self.revision:
             return
         if state.epoch != self.state.epoch or state.leader != self.me:
             self.replaced = True
         else:
-            self._take(state, revision)
+            self._adopt(state, revision)
 
-    def _take(self, state: GroupState, revision: int) -> None:
+    def _adopt(self, state: GroupState, revision: int) -> None:
         if revision <= self.revision:
             return  # learned already
         self.state, self.revision = state, revision
-        self._doubtful = [one for one in self._doubtful if one.revision >= revision]
+        self._doubtful = [proposal for proposal in self._doubtful if proposal.revision >= revision]
         for member in state.insync:
             self._joining.pop(member, None)
-        for member in [m for m, known in self.replicas.items() if not known.connected and m not in self.counted]:
+        for member in [m for m, replica in self.replicas.items() if not replica.connected and m not in self.counted]:
             del self.replicas[member]
 
     def __repr__(self) -> str:
-        acked = ", ".join(f"{m} {known.acked}" for m, known in self.replicas.items())
+        acked = ", ".join(f"{m} {replica.acked}" for m, replica in self.replicas.items())
         return f"<InSync epoch {self.state.epoch}, {'+'.join(self.state.insync)}, confirmed {self.confirmed}; {acked}>"

@@ -20,8 +20,8 @@ from rocketlet.store.layout.log_scan import chain
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.replica import Replica
 
-_TOGETHER = 1 << 20  # takes 2 ms to file
-_GATHER_SECONDS = 0.01  # between two filings; nothing waits for more than twice that
+_MAX_UNFILED = 1 << 20  # takes 2 ms to file
+_BATCH_SECONDS = 0.01  # between two filings; nothing waits for more than twice that
 
 
 class Intake:
@@ -31,11 +31,11 @@ class Intake:
         self._store = store
         self._replica = replica
         self._settle = settle
-        self._gathers = not store.config.is_sync_flush
-        self._whole_to = store.log.end
+        self._is_batching = not store.config.is_sync_flush
+        self._whole_end = store.log.end
         self._confirmed = 0
         self._filed_at = 0.0
-        self._more = trio.lowlevel.ParkingLot()
+        self._unfiled = trio.lowlevel.ParkingLot()
 
     def write(self, piece: memoryview) -> None:
         """Write bytes at the end of the log. Raises DiskFull, NoRecord."""
@@ -44,21 +44,21 @@ class Intake:
             begin, room = replica.end, replica.room_in_file()
             part = piece[:room]
             replica.write(part)
-            if begin == max(self._whole_to, self._store.log.end):
+            if begin == max(self._whole_end, self._store.log.end):
                 # The usual case. `end` would find the same, but in pages that have yet to be mapped.
-                self._whole_to = begin + chain(part, 0, min(len(part), room - BLANK_SIZE))[1]
+                self._whole_end = begin + chain(part, 0, min(len(part), room - BLANK_SIZE))[1]
             piece = piece[len(part) :]
 
     @property
     def end(self) -> int:
         """The end of the last whole record, filed or not."""
         log, end = self._store.log, self._replica.end
-        at = max(self._whole_to, log.end)
+        at = max(self._whole_end, log.end)
         file = log.files.find(at) if at < end else None
         if file is not None:
             base = file.begin
             at = base + chain(file.buffer, at - base, min(end - base, file.size - BLANK_SIZE))[1]
-        self._whole_to = at
+        self._whole_end = at
         return at
 
     def confirm(self, end: int) -> None:
@@ -67,9 +67,9 @@ class Intake:
         self._confirmed = max(self._confirmed, end)
         self._replica.make_room_ahead()
         unfiled = self._replica.end - self._store.log.end
-        is_early = trio.current_time() < self._filed_at + _GATHER_SECONDS
-        if unfiled and self._gathers and is_early and unfiled < _TOGETHER:
-            self._more.unpark_all()
+        is_early = trio.current_time() < self._filed_at + _BATCH_SECONDS
+        if unfiled and self._is_batching and is_early and unfiled < _MAX_UNFILED:
+            self._unfiled.unpark_all()
         else:
             self.file()
 
@@ -86,7 +86,7 @@ class Intake:
         arrives waits for the filing.
         """
         while True:
-            await self._more.park()
-            while (left := self._filed_at + 2 * _GATHER_SECONDS - trio.current_time()) > 0:
-                await trio.sleep(left)
+            await self._unfiled.park()
+            while (remaining := self._filed_at + 2 * _BATCH_SECONDS - trio.current_time()) > 0:
+                await trio.sleep(remaining)
             self.file()

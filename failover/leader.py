@@ -15,7 +15,7 @@ import trio
 
 from rocketlet.failover.config import FailoverConfig
 from rocketlet.failover.coordinator import CoordinatorAway
-from rocketlet.failover.follow import Ground, Joined
+from rocketlet.failover.follow import EpochFollower, ReplicaParts
 from rocketlet.failover.in_sync import InSync, Proposal
 from rocketlet.failover.outlook import Outlook
 from rocketlet.store.errors import Closed
@@ -23,7 +23,7 @@ from rocketlet.store.watermark import Waiter, Watermark
 
 log = logging.getLogger("rocketlet.failover.leader")
 
-_LOOK_SECONDS = 0.2  # how often it looks whether the set should change
+_CHECK_SECONDS = 0.2  # how often it looks whether the set should change
 _RESIGN_SECONDS = 5.0
 _SHORTEST_WAIT = 0.01
 
@@ -32,13 +32,13 @@ class NotNow(Exception):
     """An administrator's request cannot be carried out; the text says why."""
 
 
-def own_mark(ground: Ground) -> Watermark:
+def own_mark(parts: ReplicaParts) -> Watermark:
     """The offset up to which our log is as safe as an acknowledgement requires."""
-    store = ground.store
+    store = parts.store
     return store.flushed if store.config.is_sync_flush else store.appended
 
 
-def _not_yet() -> None:
+def _file_later() -> None:
     """Filing follows the answers; see `Leader.file`."""
 
 
@@ -47,8 +47,8 @@ class Leader:
 
     def __init__(
         self,
-        ground: Ground,
-        joined: Joined,
+        parts: ReplicaParts,
+        follower: EpochFollower,
         outlook: Outlook,
         in_sync: InSync,
         config: Callable[[], FailoverConfig],
@@ -61,16 +61,16 @@ class Leader:
         self.in_sync = in_sync
         self.serves = False
         """Whether it takes sends, if enough replicas are in sync: from the end of its promotion until it resigns."""
-        self._ground = ground
-        self._joined = joined
-        self._store = ground.store
+        self._parts = parts
+        self._follower = follower
+        self._store = parts.store
         self._outlook = outlook
         self._config = config
         self._announce = announce
         self._refuse = refuse
         self._fence = fence
         self._is_resigning = False
-        self._own = own_mark(ground)
+        self._own_mark = own_mark(parts)
         self._own_growth = trio.lowlevel.ParkingLot()
         self._unfiled = trio.lowlevel.ParkingLot()
         self._own_waiter: Waiter | None = None
@@ -86,8 +86,8 @@ class Leader:
             return False
         if self._outlook.answered_within(self._config().lease_seconds):
             return True
-        known = [in_sync.replicas.get(member) for member in in_sync.counted if member != in_sync.me]
-        return all(one is not None and one.connected for one in known)
+        others = [in_sync.replicas.get(member) for member in in_sync.counted if member != in_sync.me]
+        return all(replica is not None and replica.connected for replica in others)
 
     # ---- the tasks
 
@@ -101,60 +101,60 @@ class Leader:
     async def file(self) -> None:
         """File what is confirmed, after those who waited for it have been answered: they are at work meanwhile."""
         while True:
-            self._ground.settle()
+            self._parts.settle()
             self._store.log.make_room_ahead()
             await self._unfiled.park()
             await trio.lowlevel.checkpoint()  # the tasks that write the answers were woken together with this one
 
     def changed(self) -> None:
         """A replica has joined, reported or left; or more of our own log is safe."""
-        in_sync, own = self.in_sync, self._own
+        in_sync, own = self.in_sync, self._own_mark
         confirmed = in_sync.confirm(own.value)
         waits = self._own_waiter is not None and self._own_waiter.function is not None
-        if not waits and in_sync.lacks_own(own.value):
+        if not waits and in_sync.waits_for_own_copy(own.value):
             self._own_waiter = own.call_at(own.value + 1, self._own_growth.unpark_all)
         mark = self._store.confirmed
         assert mark is not None
         if confirmed > mark.value:
-            self._ground.state_file.log_began(self._joined.state)
-            self._store.confirm(confirmed, _not_yet)
+            self._parts.state_file.mark_log_begun(self._follower.state)
+            self._store.confirm(confirmed, _file_later)
             self._unfiled.unpark_all()
         if in_sync.replaced:
             self._fence()
 
-    async def look_after_set(self) -> None:
+    async def maintain_set(self) -> None:
         """Add replicas that have caught up, remove those that do not confirm, and keep the lease, until another one
         leads."""
         in_sync = self.in_sync
         while not in_sync.replaced:
             proposal = None
             if not self._is_resigning:
-                proposal = in_sync.propose(self._own.value, trio.current_time(), self._config().in_sync_seconds)
+                proposal = in_sync.propose(self._own_mark.value, trio.current_time(), self._config().in_sync_seconds)
             if proposal is not None:
                 await self._propose(proposal)
             await self._keep_lease()
             await self._announce()
             self.changed()
-            self.judge()
-            with trio.move_on_after(_LOOK_SECONDS):
-                await self._outlook.news.park()
+            self.update_refusal()
+            with trio.move_on_after(_CHECK_SECONDS):
+                await self._outlook.changes.park()
         self._fence()
 
     async def _propose(self, proposal: Proposal, *, release: bool = False) -> None:
         in_sync, outlook = self.in_sync, self._outlook
         try:
             revision = await outlook.coordinator.replace(proposal.state, proposal.revision, release=release)
-            outlook.answered()
-        except CoordinatorAway as away:
-            in_sync.doubted()
-            outlook.away(away)
+            outlook.note_answer()
+        except CoordinatorAway as error:
+            in_sync.on_doubt()
+            outlook.note_away(error)
             return
         if revision:
-            in_sync.settled(revision)
-            log.warning("in sync are %s: %s", ", ".join(in_sync.state.insync), proposal.why)
+            in_sync.on_accepted(revision)
+            log.warning("in sync are %s: %s", ", ".join(in_sync.state.insync), proposal.reason)
         else:
-            in_sync.refused()
-            await outlook.look()
+            in_sync.on_refused()
+            await outlook.refresh()
 
     async def _keep_lease(self) -> None:
         in_sync, outlook = self.in_sync, self._outlook
@@ -164,21 +164,21 @@ class Leader:
         try:
             if await outlook.coordinator.renew(in_sync.revision):
                 log.warning("took the lease of epoch %d again", in_sync.state.epoch)
-        except CoordinatorAway as away:
-            outlook.away(away)
+        except CoordinatorAway as error:
+            outlook.note_away(error)
             return
-        await outlook.look()
+        await outlook.refresh()
 
-    def judge(self) -> None:
+    def update_refusal(self) -> None:
         """Decide whether sends are accepted."""
         if not self.serves:
             return
         in_sync, now, config = self.in_sync, trio.current_time(), self._config()
-        stuck = [
+        silent = [
             member
             for member in in_sync.counted
             if member != in_sync.me
-            and ((known := in_sync.replicas.get(member)) is None or now - known.fresh_at >= config.in_sync_seconds)
+            and ((replica := in_sync.replicas.get(member)) is None or now - replica.fresh_at >= config.in_sync_seconds)
         ]
         if in_sync.replaced:
             self._refuse("another replica leads now")
@@ -187,8 +187,8 @@ class Leader:
                 f"{len(in_sync.state.insync)} replicas are in sync, and minInSyncReplicas is"
                 f" {config.min_in_sync_replicas}"
             )
-        elif stuck and self._outlook.trouble:
-            self._refuse(f"{', '.join(stuck)} confirm nothing, and the coordinator does not answer")
+        elif silent and self._outlook.trouble:
+            self._refuse(f"{', '.join(silent)} confirm nothing, and the coordinator does not answer")
         else:
             self._refuse("")
 
@@ -201,15 +201,15 @@ class Leader:
         """
         in_sync = self.in_sync
         others = [member for member in in_sync.state.insync if member != in_sync.me]
-        chosen = [member for member in others if heir in (member, member.partition("/")[0])]
-        if heir and not chosen:
+        heirs = [member for member in others if heir in (member, member.partition("/")[0])]
+        if heir and not heirs:
             raise NotNow(f"replica {heir} is not in sync; in sync are {', '.join(others) or 'no others'}")
         if not others:
             raise NotNow("no other replica is in sync, so nobody could lead")
         self.serves, self._is_resigning = False, True
         self._refuse("this replica hands over to another one")
         try:
-            await self._hand_over(chosen[0] if heir else "")
+            await self._hand_over(heirs[0] if heir else "")
         except NotNow:
             self._is_resigning = False
             if not in_sync.replaced:
@@ -220,7 +220,7 @@ class Leader:
 
     async def _hand_over(self, heir: str) -> None:
         in_sync = self.in_sync
-        self._ground.settle()
+        self._parts.settle()
         end = self._store.log.end
         assert self._store.confirmed is not None
         proposal: Proposal | None = None
@@ -245,15 +245,15 @@ class Leader:
         NotNow."""
         in_sync = self.in_sync
         insync = in_sync.state.insync
-        known = [m for m in (*insync, *in_sync.replicas) if replica in (m, m.partition("/")[0])]
-        if not known:
+        matches = [m for m in (*insync, *in_sync.replicas) if replica in (m, m.partition("/")[0])]
+        if not matches:
             raise NotNow(f"no replica {replica} is known here")
-        member = known[0]
+        member = matches[0]
         if member == in_sync.me or (member in insync) is add:
             raise NotNow(f"{member} is the leader" if member == in_sync.me else f"{member} is there already")
         if add:
             raise NotNow(f"{member} is added by itself once it has caught up; it has {in_sync.replicas[member].acked}")
-        proposal = in_sync.ask_for(tuple(m for m in insync if m != member), f"a person removes {member}")
+        proposal = in_sync.propose_set(tuple(m for m in insync if m != member), f"a person removes {member}")
         if proposal is None:
             raise NotNow("the set is being changed already; try again")
         await self._propose(proposal)

@@ -32,21 +32,21 @@ class FramedSlices:
 
     def __init__(self, slices: LogSlices) -> None:
         self._slices = slices
-        self._made_of = (-1, 0, 0)
+        self._last_key = (-1, 0, 0)
         self._last = b""
 
-    def now(self, offset: int, most: int, confirmed: int) -> bytes | None:
+    def now(self, offset: int, max_size: int, confirmed: int) -> bytes | None:
         """See `LogSlices.now`; raises what that raises."""
-        wanted = (offset, most, confirmed)
-        if wanted != self._made_of:
-            piece = self._slices.now(offset, most)
+        key = (offset, max_size, confirmed)
+        if key != self._last_key:
+            piece = self._slices.now(offset, max_size)
             if piece is None:
                 return None
-            self._last, self._made_of = framed(offset, confirmed, piece), wanted
+            self._last, self._last_key = frame(offset, confirmed, piece), key
         return self._last
 
 
-def framed(offset: int, confirmed: int, piece: Buffer) -> bytes:
+def frame(offset: int, confirmed: int, piece: Buffer) -> bytes:
     """A slice with its head."""
     return b"".join((SLICE.pack(offset, len(piece), confirmed), piece))
 
@@ -65,12 +65,12 @@ class LogFeed:
         self._slices = store.slices
         self._in_sync = in_sync
         self._sent = sent
-        self._told = -1
+        self._sent_confirmed = -1
         self._rest: bytes | memoryview = b""  # what the kernel did not take at once
         self._waiter: Waiter | None = None
         self._failure: Exception | None = None
         self._must_wait = False
-        self._news = trio.lowlevel.ParkingLot()
+        self._wakeup = trio.lowlevel.ParkingLot()
 
     async def run(self) -> None:
         """Until cancelled. Raises trio.BrokenResourceError, SliceGone, StoreError, OSError."""
@@ -78,31 +78,31 @@ class LogFeed:
             while True:
                 await self._catch_up()
                 self._must_wait = False
-                self._waiter = self._appended.call_at(self._sent + 1, self._grown)
+                self._waiter = self._appended.call_at(self._sent + 1, self._on_growth)
                 await self._send_confirmed()
                 self._waiter.cancel()
         finally:
             if self._waiter is not None:
                 self._waiter.cancel()
 
-    def _grown(self) -> None:
+    def _on_growth(self) -> None:
         """The log has grown: write the new part, or have the task do so."""
         try:
             for _ in range(_SLICES_A_TURN):
-                data = self._framed_now()
+                data = self._next_frame()
                 if data is None or not self._hand_over(data):
                     break
                 if self._sent >= self._appended.value:
-                    self._waiter = self._appended.call_at(self._sent + 1, self._grown)
+                    self._waiter = self._appended.call_at(self._sent + 1, self._on_growth)
                     return
         except (trio.BrokenResourceError, trio.ClosedResourceError, SliceGone, StoreError, OSError) as error:
             self._failure = error
         self._must_wait = True
-        self._news.unpark_all()
+        self._wakeup.unpark_all()
 
-    def _framed_now(self) -> bytes | None:
-        self._told = self._in_sync.confirmed
-        return self._framed.now(self._sent, self._next_size(), self._told)
+    def _next_frame(self) -> bytes | None:
+        self._sent_confirmed = self._in_sync.confirmed
+        return self._framed.now(self._sent, self._next_size(), self._sent_confirmed)
 
     def _next_size(self) -> int:
         return min(_SLICE, self._appended.value - self._sent)
@@ -125,9 +125,9 @@ class LogFeed:
                 self._rest = b""
             if self._sent >= self._appended.value:
                 return
-            data = self._framed_now()
+            data = self._next_frame()
             if data is None:
-                data = framed(self._sent, self._told, await self._slices.wait(self._sent, self._next_size()))
+                data = frame(self._sent, self._sent_confirmed, await self._slices.wait(self._sent, self._next_size()))
             self._hand_over(data)
             in_turn += 1
             if in_turn >= _SLICES_A_TURN:
@@ -138,28 +138,28 @@ class LogFeed:
         """Send the confirmed offset, until something has to be waited for."""
         while True:
             if not self._is_behind():
-                await self._wait_for_news(BEAT_SECONDS, self._confirmed)
+                await self._wait_for_change(BEAT_SECONDS, self._confirmed)
             has_grown = self._is_behind()
             if has_grown and not self._must_wait:
-                await self._wait_for_news(_CONFIRM_SECONDS)
+                await self._wait_for_change(_CONFIRM_SECONDS)
             if self._must_wait:
                 return
             if has_grown and not self._is_behind():
                 continue  # the next bytes carried it
-            self._told = self._in_sync.confirmed
-            if not self._hand_over(framed(self._sent, self._told, b"")):
+            self._sent_confirmed = self._in_sync.confirmed
+            if not self._hand_over(frame(self._sent, self._sent_confirmed, b"")):
                 return
 
     def _is_behind(self) -> bool:
         """Whether the replica has been sent an older confirmed offset than it could have."""
-        return self._told < min(self._in_sync.confirmed, self._sent)
+        return self._sent_confirmed < min(self._in_sync.confirmed, self._sent)
 
-    async def _wait_for_news(self, seconds: float, grows: Watermark | None = None) -> None:
+    async def _wait_for_change(self, seconds: float, watermark: Watermark | None = None) -> None:
         """Wait until that timeout, until there is something to wait for, or until the watermark grows."""
-        waiter = grows.call_at(grows.value + 1, self._news.unpark_all) if grows is not None else None
+        waiter = watermark.call_at(watermark.value + 1, self._wakeup.unpark_all) if watermark is not None else None
         try:
             with trio.move_on_after(seconds):
-                await self._news.park()
+                await self._wakeup.park()
         finally:
             if waiter is not None:
                 waiter.cancel()

@@ -14,23 +14,23 @@ from rocketlet.failover.coordinator import Coordinator, CoordinatorAway, Presenc
 
 log = logging.getLogger("rocketlet.failover.outlook")
 
-ASK_AGAIN_SECONDS = 0.2  # after the coordinator has not answered
+RETRY_SECONDS = 0.2  # after the coordinator has not answered
 
 
 class Outlook:
-    """`news` wakes whoever waits for a newer view."""
+    """`changes` wakes whoever waits for a newer view."""
 
     def __init__(
-        self, coordinator: Coordinator, member: str, lease_seconds: float, heard: Callable[[View], None]
+        self, coordinator: Coordinator, member: str, lease_seconds: float, on_view: Callable[[View], None]
     ) -> None:
-        """`heard` is called with each view before anybody is woken."""
+        """`on_view` is called with each view before anybody is woken."""
         self.coordinator = coordinator
         self.view: View | None = None
         self.trouble = ""
         """Why the coordinator does not answer; empty while it does."""
-        self.news = trio.lowlevel.ParkingLot()
+        self.changes = trio.lowlevel.ParkingLot()
         self._member = member
-        self._heard = heard
+        self._on_view = on_view
         self._answered_at = -lease_seconds
         self._announced: Presence | None = None
 
@@ -39,44 +39,44 @@ class Outlook:
         while True:
             try:
                 view = await self.coordinator.read()
-                self._seen(view)
+                self._update(view)
                 await self.coordinator.change(view)
-            except CoordinatorAway as away:
-                self.away(away)
-                await trio.sleep(ASK_AGAIN_SECONDS)
+            except CoordinatorAway as error:
+                self.note_away(error)
+                await trio.sleep(RETRY_SECONDS)
 
-    async def look(self) -> bool:
+    async def refresh(self) -> bool:
         """Read the view now. Returns whether the coordinator answered."""
         try:
-            self._seen(await self.coordinator.read())
-        except CoordinatorAway as away:
-            self.away(away)
+            self._update(await self.coordinator.read())
+        except CoordinatorAway as error:
+            self.note_away(error)
             return False
         return True
 
-    async def look_again_from_scratch(self, seconds: float) -> None:
+    async def reread(self, seconds: float) -> None:
         """Forget the view, and try to read it again within that time."""
         self.view = None
         with trio.move_on_after(seconds):
-            while self.view is None and not await self.look():
-                await trio.sleep(ASK_AGAIN_SECONDS)
+            while self.view is None and not await self.refresh():
+                await trio.sleep(RETRY_SECONDS)
 
-    def _seen(self, view: View) -> None:
+    def _update(self, view: View) -> None:
         if self.trouble:
             log.warning("the coordinator answers again")
             self.trouble = ""
         if self._member not in view.members:
             self._announced = None  # our lease has expired, and others cannot find us
-        self.answered()
+        self.note_answer()
         self.view = view
-        self._heard(view)
+        self._on_view(view)
         self.wake()
 
     def wake(self) -> None:
         """Wake everybody who waits for news."""
-        self.news.unpark_all()
+        self.changes.unpark_all()
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """The coordinator has just answered."""
         self._answered_at = trio.current_time()
 
@@ -84,11 +84,11 @@ class Outlook:
         """Whether it has answered within that many seconds."""
         return trio.current_time() - self._answered_at < seconds
 
-    def away(self, away: CoordinatorAway) -> None:
+    def note_away(self, error: CoordinatorAway) -> None:
         """The coordinator has not answered."""
         if not self.trouble:
-            log.warning("the coordinator does not answer, so nobody is elected and the in-sync set stays: %s", away)
-        self.trouble = str(away)
+            log.warning("the coordinator does not answer, so nobody is elected and the in-sync set stays: %s", error)
+        self.trouble = str(error)
 
     @property
     def announced_end(self) -> int | None:
@@ -101,5 +101,5 @@ class Outlook:
             try:
                 await self.coordinator.announce(presence)
                 self._announced = presence
-            except CoordinatorAway as away:
-                self.away(away)
+            except CoordinatorAway as error:
+                self.note_away(error)

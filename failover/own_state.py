@@ -76,19 +76,19 @@ class OwnStateFile:
             self.write(state)
             return state
         try:
-            found = msgspec.json.decode(data, type=_File)
-            state = OwnState(found.store, found.group, found.promised, Epochs(found.epochs))
+            stored = msgspec.json.decode(data, type=_File)
+            state = OwnState(stored.store, stored.group, stored.promised, Epochs(stored.epochs))
         except (msgspec.DecodeError, BadEpochs) as error:
             raise StateUnreadable(
                 f"{self._path} cannot be read ({error}). To take what the other replicas have, empty this store"
                 f" with `rocketlet store reseed {self._root}`"
             ) from error
-        self._has_log = found.log
-        if found.log and not self._log_is_there():
+        self._has_log = stored.log
+        if stored.log and not self._log_exists():
             log.warning("the log of this replica is gone: it is a new member, which is in sync once it has caught up")
             state = OwnState(new_id)
             self.write(state)
-        elif found.boot != self._boot:
+        elif stored.boot != self._boot:
             if self._disk.exists(f"{self._root}/{ABORT}") and not self._is_sync:
                 log.warning(
                     "this machine was restarted, and with ASYNC_FLUSH some of the log may be lost: this replica is"
@@ -100,15 +100,15 @@ class OwnStateFile:
 
     def write(self, state: OwnState) -> None:
         """Durably. Raises OSError."""
-        self._has_log = self._log_is_there()
+        self._has_log = self._log_exists()
         entries = [(epoch.number, epoch.begin) for epoch in state.epochs.entries]
-        known = _File(state.store, state.group, state.promised, entries, self._boot, self._has_log)
-        self._disk.write_file(self._path, msgspec.json.encode(known) + b"\n")
+        stored = _File(state.store, state.group, state.promised, entries, self._boot, self._has_log)
+        self._disk.write_file(self._path, msgspec.json.encode(stored) + b"\n")
 
-    def log_began(self, state: OwnState) -> None:
+    def mark_log_begun(self, state: OwnState) -> None:
         """There are messages now: if they are gone at the next start, this is another member. Raises OSError."""
         if not self._has_log:
             self.write(state)
 
-    def _log_is_there(self) -> bool:
+    def _log_exists(self) -> bool:
         return bool(self._disk.entries(self._log))

@@ -24,7 +24,7 @@ from rocketlet.failover.stream_codec import Hello, ReportReader, StreamBroken, W
 from rocketlet.remoting.config import TlsMode
 from rocketlet.remoting.first_byte import detect_tls
 from rocketlet.remoting.transport import ByteStream, Network
-from rocketlet.replication.admission import MOST_CONNECTIONS, Allowed, admit
+from rocketlet.replication.admission import MAX_CONNECTIONS, Allowed, admit
 from rocketlet.store.errors import StoreError
 from rocketlet.store.log_slices import SliceGone
 from rocketlet.store.message_store import MessageStore
@@ -54,7 +54,7 @@ class Leading:
 
 
 @dataclass(frozen=True, slots=True)
-class Self:
+class GroupName:
     """This broker's identity, as in a greeting."""
 
     cluster: str
@@ -67,7 +67,7 @@ class ReplicaPort:
     def __init__(
         self,
         network: Network,
-        myself: Self,
+        group_name: GroupName,
         store: MessageStore,
         silence_seconds: float,
         *,
@@ -76,9 +76,9 @@ class ReplicaPort:
         tls: TlsContexts | OwnContext | None = None,
     ) -> None:
         self._network = network
-        self._myself = myself
+        self._group_name = group_name
         self._store = store
-        self._silence = silence_seconds
+        self._silence_seconds = silence_seconds
         self._allowed = allowed
         self._tls_mode = tls_mode
         self._tls = tls
@@ -90,21 +90,21 @@ class ReplicaPort:
         self, host: str, port: int, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Serve until cancelled. Starts with the bound address. Raises ListenFailed."""
-        await admit(self._network, host, port, self._allowed, self._has_room, self._take, log, task_status)
+        await admit(self._network, host, port, self._allowed, self._has_room, self._accept, log, task_status)
 
     def _has_room(self) -> bool:
-        return self._connections < MOST_CONNECTIONS
+        return self._connections < MAX_CONNECTIONS
 
-    def _take(self, stream: ByteStream, nursery: trio.Nursery) -> None:
+    def _accept(self, stream: ByteStream, nursery: trio.Nursery) -> None:
         self._connections += 1
         nursery.start_soon(self._serve_one, stream)
 
     async def _serve_one(self, raw: ByteStream) -> None:
         stream = raw
         try:
-            found = await detect_tls(raw, self._tls_mode, self._tls, GREETING_SECONDS, log)
-            if found is not None:
-                stream, first = found
+            detected = await detect_tls(raw, self._tls_mode, self._tls, GREETING_SECONDS, log)
+            if detected is not None:
+                stream, first = detected
                 await self._greet(stream, first)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.info("the connection of replica %s broke: %s", raw.peer, error.__cause__ or error)
@@ -118,12 +118,12 @@ class ReplicaPort:
     async def _greet(self, stream: ByteStream, data: bytes) -> None:
         """Read the greeting, and send the log if the replica may join. Raises StreamBroken."""
         with trio.move_on_after(GREETING_SECONDS) as greeting_time:
-            while (found := read_greeting(data, Hello)) is None:
-                more = await stream.receive_some(65536)
-                if not more:
+            while (greeted := read_greeting(data, Hello)) is None:
+                chunk = await stream.receive_some(65536)
+                if not chunk:
                     return
-                data += more
-            hello, rest = found
+                data += chunk
+            hello, rest = greeted
             leading, refusal = self.leading, self._refusal(hello)
             if leading is None or refusal:
                 await stream.send_all(greeting(Welcome(refusal or "this replica does not lead")))
@@ -135,10 +135,10 @@ class ReplicaPort:
                     reader = ReportReader()
                     end = reader.feed(rest)
                     while end is None:
-                        more = await stream.receive_some(4096)
-                        if not more:
+                        chunk = await stream.receive_some(4096)
+                        if not chunk:
                             return
-                        end = reader.feed(more)
+                        end = reader.feed(chunk)
                     greeting_time.deadline = inf
                     await self._feed(leading, hello, stream, reader, end)
                 finally:
@@ -146,8 +146,8 @@ class ReplicaPort:
 
     def _refusal(self, hello: Hello) -> str:
         leading = self.leading
-        if (hello.cluster, hello.name) != (self._myself.cluster, self._myself.name):
-            return f"this is a replica of {self._myself.name} of {self._myself.cluster}"
+        if (hello.cluster, hello.name) != (self._group_name.cluster, self._group_name.name):
+            return f"this is a replica of {self._group_name.name} of {self._group_name.cluster}"
         if leading is None or leading.in_sync.replaced:
             return "this replica does not lead"
         state = leading.in_sync.state
@@ -166,52 +166,52 @@ class ReplicaPort:
 
     async def _feed(self, leading: Leading, hello: Hello, stream: ByteStream, reader: ReportReader, end: int) -> None:
         in_sync, member = leading.in_sync, hello.member
-        known = in_sync.replicas.get(member)
-        if known is not None and known.connected:
+        replica = in_sync.replicas.get(member)
+        if replica is not None and replica.connected:
             log.warning("replica %s connects again from %s; two of one replicaId?", member, stream.peer)
             return
         if not self._store.log.begin <= end <= self._store.log.end:
             log.warning("replica %s says that it has the log up to %d; it may not join", member, end)
             return
-        if known is not None and end < known.acked:
+        if replica is not None and end < replica.acked:
             # Its acknowledgements count until it is removed from the in-sync set; until then it stays away.
             log.error(
-                "replica %s has the log up to %d, and had acknowledged %d; it may not join", member, end, known.acked
+                "replica %s has the log up to %d, and had acknowledged %d; it may not join", member, end, replica.acked
             )
             return
         now = trio.current_time()
-        in_sync.joined(member, hello.address, now)
-        in_sync.acked(member, end, now)
+        in_sync.on_joined(member, hello.address, now)
+        in_sync.on_acked(member, end, now)
         log.info("replica %s at %s has joined with the log up to %d", member, hello.address or stream.peer, end)
         leading.changed()
-        why = "this replica no longer leads"
+        reason = "this replica no longer leads"
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(LogFeed(stream, self._store, self._slices, in_sync, end).run)
-                why = await self._hear(leading, member, stream, reader)
+                reason = await self._read_reports(leading, member, stream, reader)
                 nursery.cancel_scope.cancel()
-        except* (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
-            why = str(broken.exceptions[0])
-        except* (SliceGone, StoreError, OSError) as failed:
-            why = f"the log cannot be read: {failed.exceptions[0]}"
+        except* (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            reason = str(error.exceptions[0])
+        except* (SliceGone, StoreError, OSError) as error:
+            reason = f"the log cannot be read: {error.exceptions[0]}"
         finally:
-            log.info("replica %s has left: %s", member, why)
-            in_sync.left(member, trio.current_time())
+            log.info("replica %s has left: %s", member, reason)
+            in_sync.on_left(member, trio.current_time())
             leading.changed()
 
-    async def _hear(self, leading: Leading, member: str, stream: ByteStream, reader: ReportReader) -> str:
+    async def _read_reports(self, leading: Leading, member: str, stream: ByteStream, reader: ReportReader) -> str:
         """Take reports until there are no more to take; returns why."""
-        with trio.move_on_after(self._silence) as silent:
+        with trio.move_on_after(self._silence_seconds) as timeout:
             while True:
                 data = await stream.receive_some(4096)
                 if not data:
                     return "it closed the connection"
                 now = trio.current_time()
-                silent.deadline = now + self._silence
+                timeout.deadline = now + self._silence_seconds
                 end = reader.feed(data)
                 if end is not None:
                     if end > self._store.log.end:
                         return f"it says that it has the log up to {end}, which is past its end"
-                    leading.in_sync.acked(member, end, now)
+                    leading.in_sync.on_acked(member, end, now)
                     leading.changed()
-        return f"it has been silent for {self._silence:g} s"
+        return f"it has been silent for {self._silence_seconds:g} s"

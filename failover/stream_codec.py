@@ -62,9 +62,9 @@ class Welcome(msgspec.Struct):
 G = TypeVar("G", Hello, Welcome)
 
 
-def greeting(what: Hello | Welcome) -> bytes:
+def greeting(message: Hello | Welcome) -> bytes:
     """An encoded greeting."""
-    body = msgspec.json.encode(what)
+    body = msgspec.json.encode(message)
     return _HEAD.pack(MAGIC, len(body)) + body
 
 
@@ -86,10 +86,10 @@ def read_greeting(data: bytes, kind: type[G]) -> tuple[G, bytes] | None:
         raise StreamBroken(f"a greeting that cannot be read: {error}") from error
 
 
-def epochs_of(greeted: Hello | Welcome) -> Epochs:
+def epochs_of(message: Hello | Welcome) -> Epochs:
     """The epochs in a greeting. Raises StreamBroken."""
     try:
-        return Epochs(greeted.epochs)
+        return Epochs(message.epochs)
     except BadEpochs as error:
         raise StreamBroken(str(error)) from error
 
@@ -105,41 +105,41 @@ class ReportReader:
     def feed(self, data: bytes) -> int | None:
         """The last complete report; None if there is none."""
         data = self._rest + data
-        whole = len(data) - len(data) % REPORT.size
-        self._rest = data[whole:]
-        found: int | None = REPORT.unpack_from(data, whole - REPORT.size)[0] if whole else None
-        return found
+        whole_size = len(data) - len(data) % REPORT.size
+        self._rest = data[whole_size:]
+        last: int | None = REPORT.unpack_from(data, whole_size - REPORT.size)[0] if whole_size else None
+        return last
 
 
 class SliceReader:
     """Extracts a leader's slices from the incoming bytes: (log offset, confirmed, bytes) of each piece of a slice."""
 
-    __slots__ = ("_confirmed", "_head", "_left", "_offset")
+    __slots__ = ("_confirmed", "_head", "_offset", "_remaining")
 
     def __init__(self) -> None:
         self._head = b""
-        self._offset = self._left = self._confirmed = 0
+        self._offset = self._remaining = self._confirmed = 0
 
     def feed(self, data: bytes) -> list[tuple[int, int, memoryview]]:
         """The pieces that arrived, in order; a heartbeat has no bytes. Raises StreamBroken."""
         pieces: list[tuple[int, int, memoryview]] = []
         view, at = memoryview(data), 0
         while at < len(view):
-            if self._left:
-                piece = view[at : at + self._left]
+            if self._remaining:
+                piece = view[at : at + self._remaining]
                 pieces.append((self._offset, self._confirmed, piece))
                 self._offset += len(piece)
-                self._left -= len(piece)
+                self._remaining -= len(piece)
                 at += len(piece)
                 continue
-            lacking = SLICE.size - len(self._head)
-            self._head += view[at : at + lacking]
-            at += lacking
+            missing = SLICE.size - len(self._head)
+            self._head += view[at : at + missing]
+            at += missing
             if len(self._head) == SLICE.size:
-                self._offset, self._left, self._confirmed = SLICE.unpack(self._head)
+                self._offset, self._remaining, self._confirmed = SLICE.unpack(self._head)
                 self._head = b""
-                if self._offset < 0 or self._confirmed < 0 or not 0 <= self._left <= LARGEST_SLICE:
-                    raise StreamBroken(f"the leader announces {self._left} bytes for log offset {self._offset}")
-                if not self._left:
+                if self._offset < 0 or self._confirmed < 0 or not 0 <= self._remaining <= LARGEST_SLICE:
+                    raise StreamBroken(f"the leader announces {self._remaining} bytes for log offset {self._offset}")
+                if not self._remaining:
                     pieces.append((self._offset, self._confirmed, view[:0]))
         return pieces

@@ -37,7 +37,7 @@ log = logging.getLogger("rocketlet.failover.truncation")
 
 INTENT = "rocketlet/truncation.json"
 CUT = "rocketlet/cut"
-MOST_KEPT = 64  # files of cut bytes; the oldest one is deleted when there are more
+MAX_CUT_FILES = 64  # files of cut bytes; the oldest one is deleted when there are more
 
 
 class Intent(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CutFiles:
     """Cut bytes that are kept: number of files and bytes."""
 
     files: int = 0
@@ -79,9 +79,9 @@ def finish(disk: Disk, config: StoreConfig, state_file: OwnStateFile, state: Own
         intent = msgspec.json.decode(data, type=Intent)
     except msgspec.DecodeError as error:
         raise CorruptStore(f"{root}/{INTENT} cannot be read: {error}") from error
-    kept = f"{root}/{CUT}/{intent.name}"
-    if not disk.exists(kept):
-        _keep(disk, config, intent, kept)
+    copy = f"{root}/{CUT}/{intent.name}"
+    if not disk.exists(copy):
+        _copy_cut_bytes(disk, config, intent, copy)
     progress = read_progress(disk, root)
     if progress is not None and progress.log_offset > intent.cut:
         disk.remove(f"{root}/{PROGRESS}")
@@ -94,15 +94,15 @@ def finish(disk: Disk, config: StoreConfig, state_file: OwnStateFile, state: Own
     disk.remove(f"{root}/{INTENT}")
     disk.sync_directory(f"{root}/rocketlet")
     log.warning(
-        "cut the log at %d: %d bytes that no leader confirmed are kept in %s", intent.cut, intent.end - intent.cut, kept
+        "cut the log at %d: %d bytes that no leader confirmed are kept in %s", intent.cut, intent.end - intent.cut, copy
     )
     return state
 
 
-def kept(disk: Disk, config: StoreConfig) -> Kept:
+def cut_files(disk: Disk, config: StoreConfig) -> CutFiles:
     """How much was cut off and kept."""
     entries = disk.entries(f"{config.store_path_root_dir}/{CUT}")
-    return Kept(len(entries), sum(entry.size for entry in entries))
+    return CutFiles(len(entries), sum(entry.size for entry in entries))
 
 
 def _log_files(disk: Disk, config: StoreConfig) -> list[MappedFile]:
@@ -115,14 +115,14 @@ def _log_files(disk: Disk, config: StoreConfig) -> list[MappedFile]:
     ]
 
 
-def _keep(disk: Disk, config: StoreConfig, intent: Intent, path: str) -> None:
+def _copy_cut_bytes(disk: Disk, config: StoreConfig, intent: Intent, path: str) -> None:
     """Copy the bytes to be cut, unchanged."""
     part = f"{path}.part"
     if disk.exists(part):
         disk.remove(part)
     directory = path.rpartition("/")[0]
-    old = sorted((disk.modified(f"{directory}/{entry.name}"), entry.name) for entry in disk.entries(directory))
-    for _, name in old[: max(len(old) + 1 - MOST_KEPT, 0)]:
+    previous = sorted((disk.modified(f"{directory}/{entry.name}"), entry.name) for entry in disk.entries(directory))
+    for _, name in previous[: max(len(previous) + 1 - MAX_CUT_FILES, 0)]:
         disk.remove(f"{directory}/{name}")
     region = disk.create(part, max(intent.end - intent.cut, 1))
     for offset, piece in _pieces(_log_files(disk, config), intent.cut, intent.end):

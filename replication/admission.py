@@ -15,7 +15,7 @@ import trio
 from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.transport import ByteStream, Network, split_address
 
-MOST_CONNECTIONS = 64
+MAX_CONNECTIONS = 64
 
 Allowed = Callable[[], tuple[str, ...]]
 
@@ -41,7 +41,7 @@ async def admit(
             if not is_allowed(split_address(stream.peer)[0], networks := allowed()):
                 log.warning("%s is not among haAllowed=%s: not served", stream.peer, ";".join(networks))
             elif not has_room():
-                log.warning("%s is not served: %d are connected already", stream.peer, MOST_CONNECTIONS)
+                log.warning("%s is not served: %d are connected already", stream.peer, MAX_CONNECTIONS)
             else:
                 take(stream, nursery)
                 continue

@@ -26,7 +26,7 @@ import trio
 from rocketlet.remoting.config import TlsMode
 from rocketlet.remoting.first_byte import detect_tls
 from rocketlet.remoting.transport import SENDS_FILES, ByteStream, Network, TcpStream
-from rocketlet.replication.admission import MOST_CONNECTIONS, admit
+from rocketlet.replication.admission import MAX_CONNECTIONS, admit
 from rocketlet.replication.config import ReplicationConfig
 from rocketlet.replication.slave_view import LogSpan, NotServed, SlaveView, start_for
 from rocketlet.replication.stream_codec import SLICE, ReportReader
@@ -45,7 +45,7 @@ STALLED_SECONDS = 6.0  # twice the default of slaveTimeout
 # rarely: a turn of the loop for a few messages, or for a report, costs as much as to take 20 messages.
 _COLLECT_SECONDS = 0.01
 _AWAITED_SECONDS = 1.0  # for so long after somebody waited nothing is collected
-_JOINED = 32 << 10  # to copy so much costs less than another call of the system
+_MAX_COPIED = 32 << 10  # to copy so much costs less than another call of the system
 _SLICES_A_TURN = 4  # before other tasks get their turn; 1 MiB by default, some tenths of a millisecond
 
 
@@ -59,7 +59,7 @@ class ServedSlave:
 
 
 @dataclass(slots=True, eq=False)
-class _Visitor:
+class _Connection:
     """A connection, and the slave it turned out to be."""
 
     scope: trio.CancelScope
@@ -110,8 +110,8 @@ class Feed:
         self._tls_mode = tls_mode
         self._tls = tls
         self._policy = policy
-        self._visitors: list[_Visitor] = []
-        self._awaited_at = -inf
+        self._connections: list[_Connection] = []
+        self._last_awaited_at = -inf
         self.slaves: list[ServedSlave] = []
         self.replicated = Watermark()
 
@@ -125,23 +125,23 @@ class Feed:
         """Whether a send waits for slaves, or did a moment ago."""
         now = trio.current_time()
         if self.replicated.statistics().waiting:
-            self._awaited_at = now
-        return now - self._awaited_at < _AWAITED_SECONDS
+            self._last_awaited_at = now
+        return now - self._last_awaited_at < _AWAITED_SECONDS
 
     def has_slave_in_reach(self, end: int) -> bool:
         """Whether a connected slave lacks less than `haSlaveFallbehindMax` of the log up to that offset."""
-        most = self._config().ha_slave_fallbehind_max
-        return any(end - slave.view.acked < most for slave in self.slaves)
+        limit = self._config().ha_slave_fallbehind_max
+        return any(end - slave.view.acked < limit for slave in self.slaves)
 
     def statuses(self) -> list[SlaveStatus]:
-        end, most, now = self._source.value, self._config().ha_slave_fallbehind_max, trio.current_time()
+        end, limit, now = self._source.value, self._config().ha_slave_fallbehind_max, trio.current_time()
         return [
             SlaveStatus(
                 slave.stream.peer,
                 slave.view.sent,
                 slave.view.acked,
                 max(end - slave.view.acked, 0),
-                end - slave.view.acked < most,
+                end - slave.view.acked < limit,
                 int((slave.view.sent - slave.view.start) / max(now - slave.since, 1)),
             )
             for slave in self.slaves
@@ -154,38 +154,38 @@ class Feed:
     ) -> None:
         """Feed slaves until cancelled. Starts with the bound address. Raises ListenFailed."""
         await admit(
-            self._network, host, port, lambda: self._config().ha_allowed, self._has_room, self._take, log, task_status
+            self._network, host, port, lambda: self._config().ha_allowed, self._has_room, self._accept, log, task_status
         )
 
-    def _take(self, stream: ByteStream, nursery: trio.Nursery) -> None:
-        visitor = _Visitor(trio.CancelScope())
-        self._visitors.append(visitor)
-        nursery.start_soon(self._serve_one, stream, visitor)
+    def _accept(self, stream: ByteStream, nursery: trio.Nursery) -> None:
+        connection = _Connection(trio.CancelScope())
+        self._connections.append(connection)
+        nursery.start_soon(self._serve_one, stream, connection)
 
     def _has_room(self) -> bool:
         """Whether one more connection fits. Those that have confirmed nothing yet make room for it, the oldest first: a
         peer that merely holds connections must not keep slaves out."""
-        if len(self._visitors) < MOST_CONNECTIONS:
+        if len(self._connections) < MAX_CONNECTIONS:
             return True
-        for visitor in self._visitors:
-            if visitor.slave is None or not visitor.slave.view.confirmed:
-                visitor.scope.cancel()
-                self._visitors.remove(visitor)
+        for connection in self._connections:
+            if connection.slave is None or not connection.slave.view.confirmed:
+                connection.scope.cancel()
+                self._connections.remove(connection)
                 return True
         return False
 
-    async def _serve_one(self, raw: ByteStream, visitor: _Visitor) -> None:
-        with visitor.scope:
-            await self._serve(raw, visitor)
+    async def _serve_one(self, raw: ByteStream, connection: _Connection) -> None:
+        with connection.scope:
+            await self._serve(raw, connection)
 
-    async def _serve(self, raw: ByteStream, visitor: _Visitor) -> None:
+    async def _serve(self, raw: ByteStream, connection: _Connection) -> None:
         """One connection from its first byte to its end; its failure affects no other."""
-        secured = None
+        stream = None
         try:
-            found = await detect_tls(raw, self._tls_mode, self._tls, self._config().silence_seconds, log)
-            if found is not None:
-                secured, first = found
-                await self._greet(secured, first, visitor)
+            detected = await detect_tls(raw, self._tls_mode, self._tls, self._config().silence_seconds, log)
+            if detected is not None:
+                stream, first = detected
+                await self._greet(stream, first, connection)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.info("the connection of slave %s broke: %s", raw.peer, error.__cause__ or error)
         except NotServed as error:
@@ -193,12 +193,12 @@ class Feed:
         except (SliceGone, StoreError, OSError) as error:
             log.error("slave %s is dropped: the log cannot be read: %s", raw.peer, error)
         finally:
-            if visitor in self._visitors:
-                self._visitors.remove(visitor)
+            if connection in self._connections:
+                self._connections.remove(connection)
             with trio.CancelScope(shield=True):
-                await (secured or raw).aclose()
+                await (stream or raw).aclose()
 
-    async def _greet(self, stream: ByteStream, first: bytes, visitor: _Visitor) -> None:
+    async def _greet(self, stream: ByteStream, first: bytes, connection: _Connection) -> None:
         """Read the first report, and send the log from there. Raises NotServed."""
         reader, reports = ReportReader(), list[int]()
         with trio.move_on_after(self._config().silence_seconds):
@@ -210,30 +210,30 @@ class Feed:
             return
         start = start_for(reports[0], self._span(), last_file_only=self._config().sync_from_last_file)
         now = trio.current_time()
-        slave = visitor.slave = ServedSlave(stream, SlaveView(reports[0], start, now), now)
+        slave = connection.slave = ServedSlave(stream, SlaveView(reports[0], start, now), now)
         log.info("slave %s has the log up to %d and is served from %d on", stream.peer, reports[0], start)
         self.slaves.append(slave)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send, slave)
-                why = await self._hear(slave, reader, reports[1:])
-                log.info("slave %s is no longer served: %s", stream.peer, why)
+                reason = await self._read_reports(slave, reader, reports[1:])
+                log.info("slave %s is no longer served: %s", stream.peer, reason)
                 nursery.cancel_scope.cancel()
-        except* (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
-            log.info("the connection of slave %s broke: %s", stream.peer, broken.exceptions[0])
-        except* (SliceGone, StoreError, OSError) as failed:
-            log.error("slave %s is dropped: the log cannot be read: %s", stream.peer, failed.exceptions[0])
+        except* (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            log.info("the connection of slave %s broke: %s", stream.peer, error.exceptions[0])
+        except* (SliceGone, StoreError, OSError) as error:
+            log.error("slave %s is dropped: the log cannot be read: %s", stream.peer, error.exceptions[0])
         finally:
             self.slaves.remove(slave)
 
-    async def _hear(self, slave: ServedSlave, reader: ReportReader, reports: list[int]) -> str:
+    async def _read_reports(self, slave: ServedSlave, reader: ReportReader, reports: list[int]) -> str:
         """Take reports until there are no more to take; returns why."""
         view, heard_at = slave.view, trio.current_time()
         while True:
             now = trio.current_time()
             for offset in reports:
-                if wrong := view.report(offset, now):
-                    return wrong
+                if problem := view.report(offset, now):
+                    return problem
             if reports:
                 self.settle()
                 if not self._is_expected():
@@ -244,9 +244,9 @@ class Feed:
             silence = self._config().silence_seconds
             reports, data = [], b""
             # A stalled slave is detected when its heartbeat is due, not only when one arrives.
-            with trio.move_on_after(min(heard_at + silence - now, STALLED_SECONDS)) as waited:
+            with trio.move_on_after(min(heard_at + silence - now, STALLED_SECONDS)) as timeout:
                 data = await slave.stream.receive_some(4096)
-            if not waited.cancelled_caught:
+            if not timeout.cancelled_caught:
                 if not data:
                     return "it closed the connection"
                 heard_at, reports = trio.current_time(), reader.feed(data)
@@ -267,15 +267,15 @@ class Feed:
                 await _write(stream, SLICE.pack(view.sent, 0))
                 continue
             offset = view.sent
-            most = min(self._config().ha_transfer_batch_size, source.value - offset)
-            part = self._slices.in_file(offset, most) if tcp is not None and most > _JOINED else None
+            max_size = min(self._config().ha_transfer_batch_size, source.value - offset)
+            part = self._slices.in_file(offset, max_size) if tcp is not None and max_size > _MAX_COPIED else None
             if tcp is not None and part is not None:
                 view.sending(part.size, trio.current_time())
                 await tcp.send_file(SLICE.pack(offset, part.size), part.descriptor, part.at, part.size)
             else:
-                piece = self._slices.now(offset, most)
+                piece = self._slices.now(offset, max_size)
                 if piece is None:
-                    piece = await self._slices.wait(offset, most)
+                    piece = await self._slices.wait(offset, max_size)
                 # Before it is written: the acknowledgement may come while the rest still waits for room.
                 view.sending(len(piece), trio.current_time())
                 await _write(stream, SLICE.pack(offset, len(piece)), piece)
@@ -289,7 +289,7 @@ class Feed:
 
 async def _write(stream: ByteStream, head: bytes, piece: bytes | memoryview = b"") -> None:
     """Hand both over: a large slice of the mapping is not copied to stand after its header."""
-    for part in (head, piece) if len(piece) > _JOINED else (b"".join((head, piece)),):
+    for part in (head, piece) if len(piece) > _MAX_COPIED else (b"".join((head, piece)),):
         sent = stream.send_now(part)
         if sent < len(part):
             await stream.send_all(memoryview(part)[sent:])

@@ -35,7 +35,7 @@ from rocketlet.store.replica import Replica
 log = logging.getLogger("rocketlet.replication.follow")
 
 DIAL_SECONDS = 3.0
-_READ = 256 << 10  # about 5 ms of filing the smallest messages, so that the loop is not held longer
+_READ_SIZE = 256 << 10  # about 5 ms of filing the smallest messages, so that the loop is not held longer
 _ADDRESS_SECONDS = 5.0  # a name server answers a registration sooner
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 
@@ -59,7 +59,7 @@ class MasterPlace:
         self._changed = trio.lowlevel.ParkingLot()
         self.now: Master | None = None
 
-    def found(self, master: Master | None) -> None:
+    def set(self, master: Master | None) -> None:
         if master != self.now:
             log.info("the master is at %s", master.ha_address if master else "an address not known")
             self.now = master
@@ -95,11 +95,11 @@ class Follower:
         store: MessageStore,
         replica: Replica,
         place: MasterPlace,
-        look_for: Callable[[], None] = lambda: None,
+        find_master: Callable[[], None] = lambda: None,
     ) -> None:
-        """`look_for` is called when the master is lost and while it is missing; its new address is then expected in
+        """`find_master` is called when the master is lost and while it is missing; its new address is then expected in
         `place`."""
-        self._look_for = look_for
+        self._find_master = find_master
         self._dial = dial
         self._pool = pool
         self._config = config
@@ -112,7 +112,7 @@ class Follower:
         """The master that the log follows now: it is connected, and its log continues ours."""
         self.heard_at = 0.0
         self.received = 0  # bytes, and ...
-        self._since = 0.0  # ... since when, of the present connection
+        self._followed_since = 0.0  # ... since when, of the present connection
         self.changed = trio.lowlevel.ParkingLot()
         """Wakes whoever waits for `following`."""
 
@@ -125,18 +125,18 @@ class Follower:
         """Over the present connection."""
         if self.following is None:
             return 0
-        return int(self.received / max(trio.current_time() - self._since, 1))
+        return int(self.received / max(trio.current_time() - self._followed_since, 1))
 
     async def run(self) -> None:
         try:
             while True:
                 master = self._place.now
                 if master is None:
-                    with trio.move_on_after(_ADDRESS_SECONDS) as waited:
+                    with trio.move_on_after(_ADDRESS_SECONDS) as timeout:
                         await self._place.change()
-                    if waited.cancelled_caught:
-                        self._say("no master is known: neither haMasterAddress nor the name servers name one")
-                        self._look_for()
+                    if timeout.cancelled_caught:
+                        self._note_trouble("no master is known: neither haMasterAddress nor the name servers name one")
+                        self._find_master()
                     continue
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._cancel_when_moved, nursery.cancel_scope)
@@ -157,18 +157,18 @@ class Follower:
         try:
             await self._follow(master)
         except (MasterAway, Diverged, Misfit, RemotingError, StreamBroken, StoreError) as error:
-            self._say(str(error))
+            self._note_trouble(str(error))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self._say(f"the connection to master {master.ha_address} broke: {error.__cause__ or error}")
+            self._note_trouble(f"the connection to master {master.ha_address} broke: {error.__cause__ or error}")
         finally:
             self.following = None
             self.changed.unpark_all()
-        self._look_for()
+        self._find_master()
         await trio.sleep(self._pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
-    def _say(self, trouble: str) -> None:
-        if self.following is not None and trio.current_time() - self._since > LONGEST_PAUSE:
+    def _note_trouble(self, trouble: str) -> None:
+        if self.following is not None and trio.current_time() - self._followed_since > LONGEST_PAUSE:
             self._trouble, self._pause = "", SHORTEST_PAUSE
         if trouble != self._trouble:
             log.warning("the master is not followed: %s", trouble)
@@ -176,16 +176,16 @@ class Follower:
 
     async def _follow(self, master: Master) -> None:
         first = await self._first_report(master)
-        with trio.move_on_after(DIAL_SECONDS) as dialling:
+        with trio.move_on_after(DIAL_SECONDS) as timeout:
             stream = await self._dial(master.ha_address)
-        if dialling.cancelled_caught:
+        if timeout.cancelled_caught:
             raise MasterAway(f"master {master.ha_address} does not accept a connection within {DIAL_SECONDS:g} s")
         try:
             await stream.send_all(report(first))
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._report, stream, first)
-                    await self._take(stream, master)
+                    await self._receive(stream, master)
             except BaseExceptionGroup as group:
                 raise _first_of(group) from None
         finally:
@@ -216,14 +216,14 @@ class Follower:
         replica.append(b"\0")
         return 1
 
-    async def _take(self, stream: ByteStream, master: Master) -> None:
+    async def _receive(self, stream: ByteStream, master: Master) -> None:
         """Write what arrives until the connection ends. Raises the error that ended it."""
         reader, replica = SliceReader(), self._replica
         silence = self._config().silence_seconds
         while True:
-            with trio.move_on_after(silence) as waited:
-                data = await stream.receive_some(_READ)
-            if waited.cancelled_caught:
+            with trio.move_on_after(silence) as timeout:
+                data = await stream.receive_some(_READ_SIZE)
+            if timeout.cancelled_caught:
                 raise StreamBroken(f"master {master.ha_address} was silent for {silence:g} s")
             if not data:
                 raise StreamBroken(f"master {master.ha_address} closed the connection; its log may say why")
@@ -244,7 +244,7 @@ class Follower:
                     self.received += len(piece)
             replica.file()
             if self.following is None:
-                self._followed(master)
+                self._set_following(master)
 
     def _begin_at(self, offset: int, master: Master) -> None:
         if offset % self._store.log.file_size:
@@ -254,13 +254,13 @@ class Follower:
             )
         self._replica.begin_at(offset)
 
-    def _followed(self, master: Master) -> None:
+    def _set_following(self, master: Master) -> None:
         log.info("follows master %s from log offset %d on", master.ha_address, self._store.log.end)
         self.following = master
-        self.received, self._since = 0, trio.current_time()
+        self.received, self._followed_since = 0, trio.current_time()
         self.changed.unpark_all()
 
-    async def _report(self, stream: ByteStream, said: int) -> None:
+    async def _report(self, stream: ByteStream, reported: int) -> None:
         store = self._store
         sync = store.config.is_sync_flush
         source = store.flushed if sync else store.appended
@@ -268,9 +268,9 @@ class Follower:
             if sync:
                 store.want_flush()
             with trio.move_on_after(self._config().heartbeat_seconds):
-                await source.reach(said + 1)
-            said = max(said, source.value)
-            await stream.send_all(report(said))
+                await source.reach(reported + 1)
+            reported = max(reported, source.value)
+            await stream.send_all(report(reported))
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -20,19 +20,19 @@ class MasterFinder:
 
     def __init__(self, config: Callable[[], ReplicationConfig]) -> None:
         self._config = config
-        self._told: Master | None = None
+        self._reported: Master | None = None
         self.place = MasterPlace()
 
-    def told(self, address: str, ha_address: str) -> None:
+    def on_master(self, address: str, ha_address: str) -> None:
         """A name server has returned the master."""
-        self._told = Master(ha_address, address)
-        self.look_again()
+        self._reported = Master(ha_address, address)
+        self.update()
 
-    def look_again(self) -> None:
+    def update(self) -> None:
         """The settings may have changed."""
-        chosen = self._config().ha_master_address
-        if not chosen or (self._told is not None and self._told.ha_address == chosen):
-            self.place.found(self._told)
+        address = self._config().ha_master_address
+        if not address or (self._reported is not None and self._reported.ha_address == address):
+            self.place.set(self._reported)
         else:
-            host, port = split_address(chosen)
-            self.place.found(Master(chosen, join_address(host, port - 1)))
+            host, port = split_address(address)
+            self.place.set(Master(address, join_address(host, port - 1)))

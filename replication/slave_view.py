@@ -31,23 +31,23 @@ class LogSpan:
     last_file: int
 
 
-def start_for(asked: int, log: LogSpan, *, last_file_only: bool) -> int:
-    """Where the stream begins to a slave that reports `asked` as its end. Raises NotServed."""
-    if asked < 0:
-        raise NotServed(f"its first report is {asked}, which is not a log offset")
-    if asked == 0:
+def start_for(slave_end: int, log: LogSpan, *, last_file_only: bool) -> int:
+    """Where the stream begins to a slave that reports `slave_end` as its end. Raises NotServed."""
+    if slave_end < 0:
+        raise NotServed(f"its first report is {slave_end}, which is not a log offset")
+    if slave_end == 0:
         return log.last_file if last_file_only else log.begin
-    if asked > log.end:
+    if slave_end > log.end:
         raise NotServed(
-            f"its log ends at {asked} and this master's at {log.end}: it has what this master never had or has lost."
-            " Promote it, or empty it with `rocketlet store reseed`"
+            f"its log ends at {slave_end} and this master's at {log.end}: it has what this master never had or has"
+            " lost. Promote it, or empty it with `rocketlet store reseed`"
         )
-    if asked < log.begin:
+    if slave_end < log.begin:
         raise NotServed(
-            f"its log ends at {asked}, and this master's begins at {log.begin}: the part in between is deleted here."
-            " Empty it with `rocketlet store reseed`"
+            f"its log ends at {slave_end}, and this master's begins at {log.begin}: the part in between is deleted"
+            " here. Empty it with `rocketlet store reseed`"
         )
-    return asked
+    return slave_end
 
 
 class SlaveView:
@@ -65,7 +65,7 @@ class SlaveView:
 
     def sending(self, size: int, now: float) -> None:
         """So many bytes are about to be written to it."""
-        if not self._owes:
+        if not self._owes_ack:
             self.progressed_at = now
         self.sent += size
 
@@ -85,10 +85,10 @@ class SlaveView:
 
     def stalled_for(self, now: float) -> float:
         """How long it has owed an acknowledgement of what it was sent; 0 if it owes none."""
-        return now - self.progressed_at if self._owes else 0.0
+        return now - self.progressed_at if self._owes_ack else 0.0
 
     @property
-    def _owes(self) -> bool:
+    def _owes_ack(self) -> bool:
         return self.sent > max(self.acked, self.start)
 
     def __repr__(self) -> str:

@@ -41,42 +41,42 @@ class ReportReader:
     def feed(self, data: bytes) -> list[int]:
         """The reports that are complete now, in order."""
         data = self._rest + data
-        whole = len(data) - len(data) % REPORT.size
-        self._rest = data[whole:]
-        return [offset for (offset,) in REPORT.iter_unpack(data[:whole])]
+        whole_size = len(data) - len(data) % REPORT.size
+        self._rest = data[whole_size:]
+        return [offset for (offset,) in REPORT.iter_unpack(data[:whole_size])]
 
 
 class SliceReader:
     """Extracts a master's slices from the incoming bytes without holding them back: a slice's bytes are passed on in
     the pieces in which they arrive, so nothing but a partial header is ever kept."""
 
-    __slots__ = ("_head", "_left", "_offset")
+    __slots__ = ("_head", "_offset", "_remaining")
 
     def __init__(self) -> None:
         self._head = b""
         self._offset = 0  # of the next byte of the current slice ...
-        self._left = 0  # ... and how many bytes of it are missing
+        self._remaining = 0  # ... and how many bytes of it are missing
 
     def feed(self, data: bytes) -> list[tuple[int, memoryview]]:
         """(log offset, bytes) of each piece; a heartbeat has none. Raises StreamBroken."""
         pieces: list[tuple[int, memoryview]] = []
         view, at = memoryview(data), 0
         while at < len(view):
-            if self._left:
-                piece = view[at : at + self._left]
+            if self._remaining:
+                piece = view[at : at + self._remaining]
                 pieces.append((self._offset, piece))
                 self._offset += len(piece)
-                self._left -= len(piece)
+                self._remaining -= len(piece)
                 at += len(piece)
                 continue
-            lacking = SLICE.size - len(self._head)
-            self._head += view[at : at + lacking]
-            at += lacking
+            missing = SLICE.size - len(self._head)
+            self._head += view[at : at + missing]
+            at += missing
             if len(self._head) == SLICE.size:
-                self._offset, self._left = SLICE.unpack(self._head)
+                self._offset, self._remaining = SLICE.unpack(self._head)
                 self._head = b""
-                if self._offset < 0 or not 0 <= self._left <= LARGEST_SLICE:
-                    raise StreamBroken(f"the master announces {self._left} bytes for log offset {self._offset}")
-                if not self._left:
+                if self._offset < 0 or not 0 <= self._remaining <= LARGEST_SLICE:
+                    raise StreamBroken(f"the master announces {self._remaining} bytes for log offset {self._offset}")
+                if not self._remaining:
                     pieces.append((self._offset, view[:0]))
         return pieces

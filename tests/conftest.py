@@ -29,7 +29,7 @@ sys.dont_write_bytecode = False
 # Java programs, including Spark, live for seconds: optimising them costs more than it gains, 40 % of a test.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-bare_platform.take_away()
+bare_platform.remove_modules()
 properties.load_profile()
 
 
@@ -67,7 +67,7 @@ def logging_as_it_was() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
-    for handler in [one for one in root.handlers if one not in handlers]:
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
         root.removeHandler(handler)
     root.setLevel(level)
     logging.captureWarnings(False)

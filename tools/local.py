@@ -241,7 +241,7 @@ class LocalStack:
     def etcd_up(self) -> None:
         """Make the coordinator answer again."""
         for group in self._electing_groups():
-            group.go_on()
+            group.resume()
 
     def master(self, name: str = "broker-a") -> str | None:
         """Which member leads the replicas of a broker name now: `broker-a`, `broker-a-1` ...; None if none does."""

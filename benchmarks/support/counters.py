@@ -33,20 +33,20 @@ class Load:
 
     unit: str = "Send TPS"
     counters: list[Counters] = field(default_factory=list)
-    began: float = 0.0
+    start_time: float = 0.0
     messages_each: int = 1
     extra: Callable[[], str] | None = None
 
     def total(self) -> Counters:
         """All threads' counters together."""
-        summed = Counters()
-        for one in self.counters:
-            summed.sent += one.sent
-            summed.failed += one.failed
-            summed.refused += one.refused
-            summed.took += one.took
-            summed.slowest = max(summed.slowest, one.slowest)
-        return summed
+        total = Counters()
+        for counters in self.counters:
+            total.sent += counters.sent
+            total.failed += counters.failed
+            total.refused += counters.refused
+            total.took += counters.took
+            total.slowest = max(total.slowest, counters.slowest)
+        return total
 
     def line(self, before: Counters, seconds: float) -> str:
         """One line of RocketMQ's: rate, slowest and mean round trip, failures."""
@@ -65,24 +65,24 @@ class Load:
         end."""
         stop = threading.Event()
         self.counters = [Counters() for _ in range(threads)]
-        crew = [threading.Thread(target=work, args=(one, stop), daemon=True) for one in self.counters]
-        self.began = time.perf_counter()
-        for thread in crew:
+        workers = [threading.Thread(target=work, args=(counters, stop), daemon=True) for counters in self.counters]
+        self.start_time = time.perf_counter()
+        for thread in workers:
             thread.start()
         try:
-            self._report(stop, crew, seconds)
+            self._report(stop, workers, seconds)
         except KeyboardInterrupt:
             pass
         stop.set()
-        for thread in crew:
+        for thread in workers:
             thread.join(10)
-        took = time.perf_counter() - self.began
+        took = time.perf_counter() - self.start_time
         print(f"[Complete] Send Total: {self.total().sent} | {self.line(Counters(), took)}", flush=True)
 
-    def _report(self, stop: threading.Event, crew: list[threading.Thread], seconds: float | None) -> None:
-        before, at = Counters(), self.began
-        end = self.began + seconds if seconds is not None else float("inf")
-        while any(thread.is_alive() for thread in crew):
+    def _report(self, stop: threading.Event, workers: list[threading.Thread], seconds: float | None) -> None:
+        before, at = Counters(), self.start_time
+        end = self.start_time + seconds if seconds is not None else float("inf")
+        while any(thread.is_alive() for thread in workers):
             wait = min(REPORT_SECONDS, end - time.perf_counter())
             if wait <= 0 or stop.wait(wait):
                 return

@@ -52,13 +52,13 @@ class CpuMeter:
     """CPU time that a process takes between `start()` and `read()`."""
 
     pid: int
-    began: float = 0.0
+    start_time: float = 0.0
 
     def start(self) -> CpuMeter:
         """Begin to count from now."""
-        self.began = cpu_seconds(self.pid)
+        self.start_time = cpu_seconds(self.pid)
         return self
 
     def read(self) -> float:
         """Seconds of CPU since the start."""
-        return cpu_seconds(self.pid) - self.began
+        return cpu_seconds(self.pid) - self.start_time

@@ -20,25 +20,25 @@ class Cost:
 
 def cost_of(work: Callable[[], Any]) -> Cost:
     """The cost of work in processes that keep running: the JVM, its Python workers, and this one."""
-    began, cpu = time.perf_counter(), family_cpu(os.getpid())
+    start_time, cpu = time.perf_counter(), family_cpu(os.getpid())
     work()
-    return Cost(time.perf_counter() - began, family_cpu(os.getpid()) - cpu)
+    return Cost(time.perf_counter() - start_time, family_cpu(os.getpid()) - cpu)
 
 
 def family_cpu(pid: int) -> float:
     """CPU time of a process and its descendants; ended ones count with the parent that waited for them."""
     _, cpu = _processes()
-    return sum(cpu.get(one, 0.0) for one in family(pid))
+    return sum(cpu.get(member, 0.0) for member in family(pid))
 
 
 def family(pid: int) -> set[int]:
     """A process and its descendants."""
     parents, _ = _processes()
-    found, more = {pid}, True
+    pids, more = {pid}, True
     while more:
-        children = {child for child, parent in parents.items() if parent in found} - found
-        found, more = found | children, bool(children)
-    return found
+        children = {child for child, parent in parents.items() if parent in pids} - pids
+        pids, more = pids | children, bool(children)
+    return pids
 
 
 def _processes() -> tuple[dict[int, int], dict[int, float]]:

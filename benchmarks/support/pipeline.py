@@ -59,7 +59,7 @@ def pipelined(port: int, request: bytes, in_flight: int, count: int) -> Measured
         step = max(1, in_flight // 2)
         burst, sent, answered, rest, received = request * step, 0, 0, b"", 0
         check_answer(exchange(connection, request))
-        meter, began = CpuMeter(pid).start(), time.perf_counter()
+        meter, start_time = CpuMeter(pid).start(), time.perf_counter()
         while answered < count:
             while sent - answered <= in_flight - step and sent < count:
                 connection.sendall(burst)
@@ -74,7 +74,7 @@ def pipelined(port: int, request: bytes, in_flight: int, count: int) -> Measured
                 at += 4 + size
                 answered += 1
             rest = rest[at:]
-        return Measured(answered, time.perf_counter() - began, meter.read(), received)
+        return Measured(answered, time.perf_counter() - start_time, meter.read(), received)
 
 
 def exchange(connection: socket.socket, request: bytes) -> bytes:

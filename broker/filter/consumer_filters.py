@@ -34,7 +34,7 @@ _LOADED_DEAD_MS: Final = 30_000
 
 @dataclass(slots=True, eq=False)
 class ConsumerFilter:
-    """One group's filter on one topic. `born` is when this expression became known, `left` when its group left."""
+    """One group's filter on one topic. `born` is when this expression became known, `left_at` when its group left."""
 
     topic: str
     group: str
@@ -42,11 +42,11 @@ class ConsumerFilter:
     client_version: int
     positions: tuple[int, ...]
     born: int
-    left: int = 0
+    left_at: int = 0
 
     @property
     def dead(self) -> bool:
-        return self.left >= self.born
+        return self.left_at >= self.born
 
     def sees_bits_of(self, store_timestamp: int) -> bool:
         """Whether the bit map of a message stored at that time covers this filter."""
@@ -100,7 +100,7 @@ class ConsumerFilters:
     def forget_old(self, now: int, kept_ms: int = DAY_MS) -> None:
         """Drop filters that left longer ago."""
         for known in list(self._all()):
-            if known.dead and now - known.left >= kept_ms:
+            if known.dead and now - known.left_at >= kept_ms:
                 self._remove(known)
 
     def to_body(self) -> dict[str, Any]:
@@ -155,11 +155,11 @@ class ConsumerFilters:
         old = self.get(topic, group)
         if old is not None and subscription.version <= old.client_version:
             if subscription.version == old.client_version and old.dead:
-                old.left = 0
+                old.left_at = 0
                 self.version += 1
             return
         if old is not None and old.selector.expression == subscription.expression:
-            old.client_version, old.left = subscription.version, 0
+            old.client_version, old.left_at = subscription.version, 0
             self.version += 1
             return
         try:
@@ -183,7 +183,7 @@ class ConsumerFilters:
 
     def _mark_dead(self, known: ConsumerFilter, now: int) -> None:
         if not known.dead:
-            known.left = now
+            known.left_at = now
             self.version += 1
 
     def _put(self, known: ConsumerFilter) -> None:
@@ -238,7 +238,7 @@ def _to_json(known: ConsumerFilter, bloom: Bloom) -> dict[str, Any]:
         "clientVersion": known.client_version,
         "consumerGroup": known.group,
         "dead": known.dead,
-        "deadTime": known.left,
+        "deadTime": known.left_at,
         "expression": known.selector.expression,
         "expressionType": SQL92,
         "topic": known.topic,

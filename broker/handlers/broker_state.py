@@ -122,14 +122,14 @@ class BrokerState:
             "putTps": self._rates_by_span("put"),
             "getFoundTps": self._rates_by_span("found"),
             "getMissTps": self._rates_by_span("missed"),
-            "getTotalTps": self._rates_by_span("got_calls"),
-            "getTransferedTps": self._rates_by_span("got"),
+            "getTotalTps": self._rates_by_span("fetch_calls"),
+            "getTransferedTps": self._rates_by_span("fetched"),
             "msgPutTotalYesterdayMorning": str(today.put_yesterday_morning),
             "msgPutTotalTodayMorning": str(today.put_this_morning),
             "msgPutTotalTodayNow": str(put.messages),
             "msgGetTotalYesterdayMorning": str(today.get_yesterday_morning),
             "msgGetTotalTodayMorning": str(today.get_this_morning),
-            "msgGetTotalTodayNow": str(numbers.got.messages),
+            "msgGetTotalTodayNow": str(numbers.fetched.messages),
         }
 
     def _rates_by_span(self, number: str) -> str:

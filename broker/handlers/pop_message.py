@@ -196,7 +196,7 @@ class PopMessage:
         for delivery in popped.deliveries:
             key = (header.consumerGroup, header.topic, delivery.queue_id)
             flow = statistics.pull_flows.get(key) or statistics.pull_flow(*key)
-            for counter in (flow, statistics.got):
+            for counter in (flow, statistics.fetched):
                 counter.calls += 1
                 counter.extra += len(delivery.offsets) - 1
                 counter.bytes += delivery.bytes

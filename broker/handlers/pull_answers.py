@@ -60,7 +60,7 @@ class PullAnswers:
         self._settings = settings
         self._store = store
         self._statistics = statistics
-        self._total = statistics.got
+        self._total = statistics.fetched
         self._recent_bytes = recent_bytes
         self._events = events
         self._nursery = nursery

@@ -116,7 +116,7 @@ class SendAnswers:
         self._note(waiting)
         if shortfall is not None:
             answers = [
-                answer if stored.end <= shortfall.held_to else (stored.request, self._short(stored, shortfall))
+                answer if stored.end <= shortfall.holds_to else (stored.request, self._short(stored, shortfall))
                 for stored, answer in zip(waiting, answers, strict=True)
             ]
         waiting[0].request.connection.answer_together(answers)

@@ -92,7 +92,7 @@ async def test_an_emptied_or_removed_file_takes_no_accounts_away(
     folder.write("")
     await trio.sleep(10)
     assert set(table.rules.accounts) == {"operator", "webshop"}
-    del folder.held[folder.default_path]
+    del folder.contents[folder.default_path]
     await trio.sleep(10)
     assert set(table.rules.accounts) == {"operator", "webshop"}
 
@@ -118,8 +118,8 @@ async def test_an_account_is_changed_in_the_file_that_holds_it(
     folder.write(accounts(account("third-one")), f"{HOME}/acl/more.yml")
     await trio.sleep(5)
     await table.set_account("third-one", {"admin": True})
-    assert b"third-one" not in folder.held[folder.default_path]
-    assert b"admin: true" in folder.held[f"{HOME}/acl/more.yml"]
+    assert b"third-one" not in folder.contents[folder.default_path]
+    assert b"admin: true" in folder.contents[f"{HOME}/acl/more.yml"]
     assert table.versions()[f"{HOME}/acl/more.yml"].counter == 1
 
 
@@ -136,7 +136,7 @@ async def test_a_request_cannot_choose_a_path(
 ) -> None:
     with pytest.raises(AccountsRefused, match="not one of the account files"):
         await table.set_global_addresses(["*"], "/etc/passwd")
-    assert "/etc/passwd" not in folder.held
+    assert "/etc/passwd" not in folder.contents
 
 
 async def test_a_failed_write_changes_no_account(
@@ -146,7 +146,7 @@ async def test_a_failed_write_changes_no_account(
     with pytest.raises(AccountsRefused, match="nothing was"):
         await table.set_account("newcomer", {"secretKey": "battery-staple"})
     assert "newcomer" not in table.rules.accounts
-    assert b"newcomer" not in folder.held[folder.default_path]
+    assert b"newcomer" not in folder.contents[folder.default_path]
 
 
 async def test_a_damaged_file_is_not_overwritten(
@@ -155,7 +155,7 @@ async def test_a_damaged_file_is_not_overwritten(
     folder.write("accounts: [\n")
     with pytest.raises(AccountsRefused, match=r"plain_acl.yml line 2"):
         await table.set_account("newcomer", {"secretKey": "battery-staple"})
-    assert folder.held[folder.default_path] == b"accounts: [\n"
+    assert folder.contents[folder.default_path] == b"accounts: [\n"
 
 
 async def test_a_start_with_a_damaged_file_fails() -> None:

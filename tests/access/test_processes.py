@@ -57,7 +57,7 @@ def test_a_file_edited_by_hand_takes_effect_within_five_seconds_under_load(tmp_p
         assert sent > 1
         for one in (program, names):
             one.stop()
-            assert SECRET not in "\n".join(one.said)
+            assert SECRET not in "\n".join(one.output)
 
 
 def test_settings_hide_secrets_and_mqadmin_signs_with_keys_from_its_environment(tmp_path: Path) -> None:

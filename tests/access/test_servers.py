@@ -159,7 +159,7 @@ async def test_nonsensical_account_changes_are_refused(
         answer = await operator.call(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header)
         assert answer.code == ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
         assert says in str(answer.remark)
-        assert folder.held[folder.default_path] == FILE.encode()
+        assert folder.contents[folder.default_path] == FILE.encode()
 
 
 async def test_rules_reloaded_under_load_apply_whole(
@@ -333,7 +333,7 @@ async def test_a_broker_signs_registrations_with_the_account_in_tools_yml(
     async with name_server(network) as address:
         async with memory_broker(network=network, accounts=folder, namesrv_addr=(address,)) as one:
             assert [known for _, known in one.broker.registration.places()] == [False]
-        folder.held[folder.tools_path] = b"accessKey: operator\nsecretKey: correct-horse\n"
+        folder.contents[folder.tools_path] = b"accessKey: operator\nsecretKey: correct-horse\n"
         async with memory_broker(network=network, accounts=folder, namesrv_addr=(address,)) as one:
             assert [known for _, known in one.broker.registration.places()] == [True]
     assert SECRET not in caplog.text

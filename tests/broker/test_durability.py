@@ -208,6 +208,6 @@ async def test_a_copy_that_was_never_flushed(autojump_clock: trio.testing.MockCl
         assert parts.halves.next_open() < parts.halves.end()
         await trio.sleep(7)
         await parts.check.check()
-        assert len(parts.producer.asked) == 1
+        assert len(parts.producer.checks) == 1
         parts.commit(half)
         assert parts.bodies("T") == [b"x"]

@@ -102,13 +102,13 @@ class Producer:
 
     def __init__(self, answers: dict[bytes, list[int]]) -> None:
         self.answers = answers
-        self.asked: list[bytes] = []
+        self.checks: list[bytes] = []
         self.one: Client | None = None
 
     def check(self, request: Request) -> None:
         header: CheckTransactionStateHeader = request.header
         body = bytes(decode(request.body).body)
-        self.asked.append(body)
+        self.checks.append(body)
         answers = self.answers[body]
         how = answers.pop(0) if len(answers) > 1 else answers[0]
         ended = EndTransactionHeader(
@@ -136,7 +136,7 @@ async def test_a_silent_producer_is_checked(autojump_clock: trio.testing.MockClo
         halves = [await prepare(one, body) for body in (b"yes", b"no", b"later", b"never")]
         await trio.sleep(30)
         assert await bodies(one) == [b"yes", b"later"]
-        assert [producer.asked.count(body) for body in (b"yes", b"no", b"later", b"never")] == [1, 1, 3, 3]
+        assert [producer.checks.count(body) for body in (b"yes", b"no", b"later", b"never")] == [1, 1, 3, 3]
         given_up = (await one.pull(TRANS_CHECK_MAX_TOPIC, 0, 0)).records
         assert [record.body for record in given_up] == [b"never"]
         for half in halves:

@@ -31,18 +31,18 @@ def test_a_store_in_use_and_a_port_in_use_end_with_1(tmp_path: Path) -> None:
     with broker(tmp_path) as (_, address):
         with program("broker", "--listenPort", "0", "--storePathRootDir", str(tmp_path / "store")) as second:
             assert second.ended() == 1
-            assert "another process has this store open" in second.said[-1]
+            assert "another process has this store open" in second.output[-1]
         port = address.partition(":")[2]
         with program("broker", "--listenPort", port, "--storePathRootDir", str(tmp_path / "other")) as third:
             assert third.ended() == 1
-            assert f"cannot listen on {address}" in third.said[-1]
+            assert f"cannot listen on {address}" in third.output[-1]
 
 
 def test_wrong_settings_end_with_2_and_name_them_all(tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text("listenPort=99999\nbrokerNme=a\nbrokerName=a b\nmessageDelayLevel=soon\n")
     with program("broker", "-c", str(tmp_path / "broker.conf")) as running:
         assert running.ended() == 2
-    said = "\n".join(running.said)
+    said = "\n".join(running.output)
     for part in ("listenPort=99999", "did you mean brokerName?", "messageDelayLevel=soon"):
         assert part in said
 
@@ -58,7 +58,7 @@ def test_a_broker_conf_from_the_field_starts_with_a_warning_for_what_is_not_serv
     with program("broker", "-c", str(conf)) as running:
         running.line_with("boot success, field of DefaultCluster")
         assert running.stop() == 0
-    warnings = [line for line in running.said if "is not served" in line]
+    warnings = [line for line in running.output if "is not served" in line]
     assert any("sendMessageThreadPoolNums" in line and "there are no thread pools here" in line for line in warnings)
     assert not any(key in line for key in ("flushDiskType", "aclEnable") for line in warnings)
 
@@ -66,8 +66,8 @@ def test_a_broker_conf_from_the_field_starts_with_a_warning_for_what_is_not_serv
 def test_m_prints_the_important_settings(tmp_path: Path) -> None:
     with program("broker", "-m", "-n", "10.0.0.1:9876;10.0.0.2:9876") as running:
         assert running.ended() == 0
-    assert "namesrvAddr=10.0.0.1:9876;10.0.0.2:9876" in running.said
-    assert "brokerClusterName=DefaultCluster" in running.said
+    assert "namesrvAddr=10.0.0.1:9876;10.0.0.2:9876" in running.output
+    assert "brokerClusterName=DefaultCluster" in running.output
 
 
 OPEN = {"bind_address": "0.0.0.0"}

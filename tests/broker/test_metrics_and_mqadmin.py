@@ -68,7 +68,7 @@ class Shop:
         running, self.broker = held.enter_context(
             broker(folder, namesrvAddr=self.namesrv, metricsExporterType="PROM", metricsPromExporterPort=0)
         )
-        (line,) = [line for line in running.said if "/metrics" in line]
+        (line,) = [line for line in running.output if "/metrics" in line]
         self.url = re.findall(r"http://\S+/metrics", line)[0]
         with Producer("shop", namesrv=self.namesrv) as producer:
             for number in range(SENT):

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.request_codes import RequestCode
 from tests.support.memory_broker import memory_broker
-from tests.support.mutations import feed, frames_to, mended, mutated
+from tests.support.mutations import feed, frames_to, mutated, with_fixed_length
 
 LONGEST = 2000
 RECORDED_SETTINGS = b"autoCreateSubscriptionGroup=true\nautoCreateTopicEnable=true\nbrokerPermission=6\n"
@@ -37,7 +37,7 @@ async def test_the_broker_survives_mutated_frames(
         sent = await one.send("Kept", b"kept")
         for _ in range(count):
             frame = mutated(chance.choice(originals), chance)
-            await feed(one.network, one.bound, mended(frame) if chance.random() < 0.7 else frame)
+            await feed(one.network, one.bound, with_fixed_length(frame) if chance.random() < 0.7 else frame)
         assert sent.code == 0
         # Some frames change settings, and may have arrived intact.
         await one.call(RequestCode.UPDATE_BROKER_CONFIG, None, RECORDED_SETTINGS)

@@ -21,7 +21,7 @@ from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.transport import TcpNetwork
 from tests.support.memory_broker import Client
-from tests.support.popping import Got, Popper
+from tests.support.popping import PoppedMessage, Popper
 from tests.support.programs import broker
 
 ROUNDS = int(os.environ.get("POP_KILLS", "2"))
@@ -48,7 +48,7 @@ class Ledger:
     popped: int = 0
     late_ms: list[int] = field(default_factory=list)
 
-    def saw(self, messages: list[Got], done_before: set[bytes]) -> None:
+    def saw(self, messages: list[PoppedMessage], done_before: set[bytes]) -> None:
         """`done_before`: what was acknowledged when the pop was sent."""
         now = time.time_ns() // 1_000_000
         self.popped += len(messages)

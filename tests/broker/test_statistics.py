@@ -72,7 +72,7 @@ def test_statistics_of_pulls_and_sent_back_messages() -> None:
     tick(statistics, 0, 1)
     flow.add(32, 3200)
     flow.milliseconds += 7
-    statistics.got.add(32, 3200)
+    statistics.fetched.add(32, 3200)
     statistics.count_sent_back("G", "T")
     tick(statistics, 10_000, 1)
     for name, key, value in [
@@ -174,7 +174,7 @@ def test_the_day_turns() -> None:
     assert statistics.today.put_this_morning == 0
     tick(statistics, 20_000, 8)
     statistics.put.add(1, 1)
-    statistics.got.add(1, 1)
+    statistics.fetched.add(1, 1)
     tick(statistics, 30_000, 9)
     today = statistics.today
     assert (today.put_yesterday_morning, today.put_this_morning) == (1, 2)

@@ -20,7 +20,7 @@ from tests.support.waiting_parts import WaitingParts, waiting
 
 
 def questions(parts: WaitingParts) -> list[CheckTransactionStateHeader]:
-    return [from_ext(CheckTransactionStateHeader, command.ext) for command in parts.producer.asked]
+    return [from_ext(CheckTransactionStateHeader, command.ext) for command in parts.producer.checks]
 
 
 def as_asked(header: CheckTransactionStateHeader) -> Appended:
@@ -34,7 +34,7 @@ async def test_an_open_transaction_is_checked(autojump_clock: trio.testing.MockC
         parts.commit(done)
         await trio.sleep(7)
         await parts.check.check()
-        (question,), (command,) = questions(parts), parts.producer.asked
+        (question,), (command,) = questions(parts), parts.producer.checks
         assert command.code == RequestCode.CHECK_TRANSACTION_STATE
         copy = parts.records(HALF_TOPIC)[-1]
         assert (question.tranStateTableOffset, question.commitLogOffset) == (2, copy.log_offset)
@@ -59,12 +59,12 @@ async def test_young_transactions_wait_and_delay_only_younger_ones(autojump_cloc
         parts.prepare("T", b"young")
         await trio.sleep(1.5)
         await parts.check.check()
-        assert [decode(command.body).body for command in parts.producer.asked] == [b"old"]
+        assert [decode(command.body).body for command in parts.producer.checks] == [b"old"]
         await parts.check.check()
-        assert len(parts.producer.asked) == 1, "the copy is as old as its original, but was stored just now"
+        assert len(parts.producer.checks) == 1, "the copy is as old as its original, but was stored just now"
         await trio.sleep(5)
         await parts.check.check()
-        assert [decode(command.body).body for command in parts.producer.asked] == [b"old", b"young", b"old"]
+        assert [decode(command.body).body for command in parts.producer.checks] == [b"old", b"young", b"old"]
 
 
 async def test_fifteen_checks_and_then_given_up(autojump_clock: trio.testing.MockClock) -> None:
@@ -72,10 +72,10 @@ async def test_fifteen_checks_and_then_given_up(autojump_clock: trio.testing.Moc
         parts.prepare("T", b"x")
         nursery.start_soon(parts.check.run)
         await trio.sleep(15 * 60 + 1)
-        assert len(parts.producer.asked) == 15
+        assert len(parts.producer.checks) == 15
         assert parts.bodies(TRANS_CHECK_MAX_TOPIC) == []
         await trio.sleep(60)
-        assert len(parts.producer.asked) == 15
+        assert len(parts.producer.checks) == 15
         assert parts.bodies(TRANS_CHECK_MAX_TOPIC) == [b"x"]
         given_up = decode_bytes(parts.records(TRANS_CHECK_MAX_TOPIC)[0].properties)
         assert given_up["TRANSACTION_CHECK_TIMES"] == "15"
@@ -109,11 +109,11 @@ async def test_a_transaction_older_than_the_retention_is_given_up(autojump_clock
         parts.prepare("T", b"x")
         await trio.sleep(72 * 3600 + 1)
         await parts.check.check()
-        assert len(parts.producer.asked) == 1, "nobody is given up unasked"
+        assert len(parts.producer.checks) == 1, "nobody is given up unasked"
         assert parts.bodies(TRANS_CHECK_MAX_TOPIC) == []
         await trio.sleep(7)
         await parts.check.check()
-        assert len(parts.producer.asked) == 1
+        assert len(parts.producer.checks) == 1
         assert parts.bodies(TRANS_CHECK_MAX_TOPIC) == [b"x"]
 
 
@@ -125,7 +125,7 @@ async def test_immunity(autojump_clock: trio.testing.MockClock) -> None:
         for _ in range(30):
             await trio.sleep(60)
             await parts.check.check()
-        asked = [decode(command.body).body for command in parts.producer.asked]
+        asked = [decode(command.body).body for command in parts.producer.checks]
         assert b"immune" not in asked
         assert asked.count(b"plain") == asked.count(b"odd") == 15
         copy = parts.halves.read(parts.halves.next_open())
@@ -134,7 +134,7 @@ async def test_immunity(autojump_clock: trio.testing.MockClock) -> None:
         assert copy.checks == 0
         await trio.sleep(1800)
         await parts.check.check()
-        assert decode(parts.producer.asked[-1].body).body == b"immune"
+        assert decode(parts.producer.checks[-1].body).body == b"immune"
         parts.roll_back(immune)
         assert parts.halves.next_open() == parts.halves.end()
 
@@ -147,7 +147,7 @@ async def test_a_birth_time_in_the_future_is_checked_at_once(autojump_clock: tri
         parts.clock = ours
         await trio.sleep(0.1)
         await parts.check.check()
-        assert len(parts.producer.asked) == 1
+        assert len(parts.producer.checks) == 1
 
 
 async def test_a_full_disk_ends_one_round_only(
@@ -166,7 +166,7 @@ async def test_a_full_disk_ends_one_round_only(
         assert "until the next round" in caplog.text
         parts.store.put = put  # type: ignore[method-assign]
         await trio.sleep(60)
-        assert len(parts.producer.asked) == 1
+        assert len(parts.producer.checks) == 1
         nursery.cancel_scope.cancel()
 
 
@@ -181,7 +181,7 @@ async def test_unreadable_half_messages_are_skipped(
         await trio.sleep(7)
         await parts.check.check()
         assert "skipped" in caplog.text
-        assert [decode(command.body).body for command in parts.producer.asked] == [b"whole"]
+        assert [decode(command.body).body for command in parts.producer.checks] == [b"whole"]
 
 
 async def test_many_checks_in_one_round(autojump_clock: trio.testing.MockClock) -> None:
@@ -190,7 +190,7 @@ async def test_many_checks_in_one_round(autojump_clock: trio.testing.MockClock) 
             parts.prepare("T", b"%d" % number)
         await trio.sleep(7)
         await parts.check.check()
-        assert len(parts.producer.asked) == 100
+        assert len(parts.producer.checks) == 100
         for question in questions(parts):
             parts.commit(as_asked(question))
         assert parts.bodies("T") == [b"%d" % number for number in range(100)]

@@ -61,9 +61,9 @@ class Model:
     async def check(self, parts: WaitingParts) -> None:
         """A round of checks; the producers learn the places of the copies, and nobody answers yet."""
         await trio.sleep(7)
-        asked = len(parts.producer.asked)
+        asked = len(parts.producer.checks)
         await parts.check.check()
-        for command in parts.producer.asked[asked:]:
+        for command in parts.producer.checks[asked:]:
             record = decode(command.body)
             self.of(record.body).names.append((record.log_offset, record.queue_offset))
         for record in parts.records(TRANS_CHECK_MAX_TOPIC):
@@ -188,7 +188,7 @@ async def test_killed_between_the_message_and_its_op(autojump_clock: trio.testin
             await trio.sleep(10)
             await parts.check.check()
             assert parts.bodies("T") == committed
-            assert len(parts.producer.asked) == 2 - len(committed)
+            assert len(parts.producer.checks) == 2 - len(committed)
 
 
 async def test_lost_offsets_are_relearned(autojump_clock: trio.testing.MockClock) -> None:

@@ -69,7 +69,7 @@ async def test_transactions_continue_after_takeover(autojump_clock: trio.testing
         assert parts.offsets.get(TRANSACTION_GROUP, OP_HALF_TOPIC, 0) == 5
         await trio.sleep(10)
         await parts.check.check()
-        assert parts.producer.asked == []
+        assert parts.producer.checks == []
 
 
 async def test_transactions_continue_after_takeover_without_offsets(

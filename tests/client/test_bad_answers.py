@@ -99,7 +99,7 @@ async def test_circular_offset_corrections_end(
         script.topics = {"T"}
         for start in (pull_reply(21, 0), pull_reply(21, 7)):
             script._scripted.clear()
-            script.asked.clear()
+            script.requests.clear()
             async with AsyncLitePullConsumer("g", topics={"T": "*"}, namesrv=script.namesrv, world=script.world()):
                 script.next("a", PULL, *[start, pull_reply(21, 0)] * 10_000)
                 await trio.sleep(20)

@@ -167,9 +167,9 @@ async def test_closing_waits_for_the_listener_and_commits(autojump_clock: trio.t
         async with consumer_at(script, listener):
             await trio.sleep(1)
         assert len(done) == 3
-        codes = [code for _, code, _ in script.asked]
+        codes = [code for _, code, _ in script.requests]
         last_commit = max(n for n, code in enumerate(codes) if code == RequestCode.UPDATE_CONSUMER_OFFSET)
-        assert script.asked[last_commit][2]["commitOffset"] == "3"
+        assert script.requests[last_commit][2]["commitOffset"] == "3"
         assert codes.index(RequestCode.UNREGISTER_CLIENT) > last_commit
 
 
@@ -395,7 +395,7 @@ async def test_heartbeats_describe_the_consumer(autojump_clock: trio.testing.Moc
             await trio.sleep(95)
             beats = [
                 HeartbeatData.from_json(body)
-                for (_, code, _), body in zip(script.asked, script.bodies, strict=True)
+                for (_, code, _), body in zip(script.requests, script.bodies, strict=True)
                 if code == RequestCode.HEART_BEAT
             ]
         told = beats[-1].consumerDataSet[0]
@@ -461,7 +461,7 @@ async def test_broadcasting_keeps_offsets_locally_and_never_retries(
         async with consumer_at(script, listener, **settings) as consumer:
             client_id = consumer.client_id
             await trio.sleep(20)
-        asked = {code for _, code, _ in script.asked}
+        asked = {code for _, code, _ in script.requests}
     assert not asked & {
         RequestCode.QUERY_CONSUMER_OFFSET,
         RequestCode.UPDATE_CONSUMER_OFFSET,

@@ -30,7 +30,7 @@ async def producer_at(script: Script, **config: Any) -> AsyncIterator[AsyncProdu
     async with AsyncProducer("p", namesrv=script.namesrv, world=script.world(), **config) as producer:
         for _ in range(script.queues * len(script.names)):
             await producer.send(Message("T", b"first"))
-        script.asked.clear()
+        script.requests.clear()
         script.bodies.clear()
         script.network.delay = 0.01
         yield producer
@@ -100,7 +100,7 @@ async def test_unbatchable_messages_go_alone_and_in_order(
         for each in [producer.send_soon(one, queue=queue) for one in sends]:
             await each
         assert [len(bodies) for bodies in script.sent()] == [1, 2, 1, 2]
-        assert [ext["m"] for _, _, ext in script.asked] == ["false", "true", "false", "true"]
+        assert [ext["m"] for _, _, ext in script.requests] == ["false", "true", "false", "true"]
 
 
 async def test_batching_can_be_disabled(autojump_clock: trio.testing.MockClock) -> None:
@@ -226,7 +226,7 @@ def test_every_send_ends_by_itself(sizes: list[int], alone: set[int], late: set[
                     ends.append(None)
             lost = cuts
             for (name, code, _), bodies in zip(
-                [one for one in script.asked if one[1] in (ONE, BATCH)], script.sent(), strict=True
+                [one for one in script.requests if one[1] in (ONE, BATCH)], script.sent(), strict=True
             ):
                 if code == BATCH and name == "a" and lost:
                     lost -= 1

@@ -43,7 +43,7 @@ async def producer_at(script: Script, **settings: Any) -> AsyncIterator[AsyncPro
 
 
 def sent_bodies(script: Script, code: RequestCode = SEND) -> list[bytes]:
-    return [body for (_, asked, _), body in zip(script.asked, script.bodies, strict=True) if asked == code]
+    return [body for (_, asked, _), body in zip(script.requests, script.bodies, strict=True) if asked == code]
 
 
 @pytest.mark.parametrize("code", [1, 14, 16, 17, 204, 205])
@@ -55,7 +55,7 @@ async def test_a_code_rocketmq_retries_is_retried_at_another_broker(
         script.next("b", SEND, Reply(code, remark="no"))
         result = await producer.send(Message("T", b"x"))
         assert result.status is SendStatus.SEND_OK
-        tried = [broker for broker, asked, _ in script.asked if asked == SEND]
+        tried = [broker for broker, asked, _ in script.requests if asked == SEND]
         assert len(tried) == 3
         assert tried[0] != tried[1] != tried[2]
 
@@ -144,7 +144,7 @@ async def test_a_chosen_queue_is_never_replaced(autojump_clock: trio.testing.Moc
             await producer.send(Message("T", b"x"), queue=queue)
         with pytest.raises(Refused):
             await producer.send(Message("T", b"x"), selector=lambda queues, message, argument: queue)
-        assert [(name, ext["e"]) for name, code, ext in script.asked if code == SEND] == [("a", "1"), ("a", "1")]
+        assert [(name, ext["e"]) for name, code, ext in script.requests if code == SEND] == [("a", "1"), ("a", "1")]
 
 
 async def test_a_failing_or_wrong_selector_is_reported(autojump_clock: trio.testing.MockClock) -> None:

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra console is not installed")
 
 from rocketlet.client import Message, Producer, PullConsumer
-from tests.support.chromium import PATIENCE_MS, Chromium, Missing, Visitor
+from tests.support.chromium import TIMEOUT_MS, Chromium, Missing, Visitor
 from tests.support.etcd import etcd_cluster, needs_etcd
 from tests.support.programs import broker, name_server, program
 
@@ -57,7 +57,7 @@ def lines(visitor: Visitor) -> list[str]:
 def wait_until_all_are_in_sync(visitor: Visitor) -> None:
     """Reloads repeatedly, as a person would."""
     wanted = f"{REPLICAS} {visitor.t('in sync')}"
-    for _ in range(PATIENCE_MS // 250):
+    for _ in range(TIMEOUT_MS // 250):
         visitor.open("/cluster")
         if sum(wanted in line for line in lines(visitor)) == REPLICAS:
             return

@@ -59,7 +59,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def forget_doubtful_proposals(patch: pytest.MonkeyPatch) -> None:
     """A proposal with an unknown outcome no longer counts."""
-    patch.setattr(InSync, "doubted", InSync.refused)
+    patch.setattr(InSync, "on_doubt", InSync.on_refused)
 
 
 def stop_counting_the_removed_early(patch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def count_only_recorded_members(patch: pytest.MonkeyPatch) -> None:
 
 def add_without_earlier_epochs(patch: pytest.MonkeyPatch) -> None:
     """A member is added although it lacks what an earlier leader may have confirmed."""
-    patch.setattr(InSync, "_least", property(lambda self: self.confirmed))
+    patch.setattr(InSync, "_required_end", property(lambda self: self.confirmed))
 
 
 def elect_members_not_in_sync(patch: pytest.MonkeyPatch) -> None:
@@ -102,17 +102,17 @@ def keep_absent_members_electable(patch: pytest.MonkeyPatch) -> None:
     stand = Candidacy._stand
 
     def wider(self: Candidacy, view: View, promised: int, *, over: bool = False) -> Stand:
-        found = stand(self, view, promised, over=over)
-        insync = tuple(dict.fromkeys((*found.state.insync, *view.members)))
-        state = election_model.GroupState(found.state.group, found.state.epoch, found.state.leader, insync)
-        return Stand(state, found.revision, found.over)
+        decided = stand(self, view, promised, over=over)
+        insync = tuple(dict.fromkeys((*decided.state.insync, *view.members)))
+        state = election_model.GroupState(decided.state.group, decided.state.epoch, decided.state.leader, insync)
+        return Stand(state, decided.revision, decided.over)
 
     patch.setattr(Candidacy, "_stand", wider)
 
 
 def record_no_epoch_begin(patch: pytest.MonkeyPatch) -> None:
     """The begin of a new leader's epoch is not recorded."""
-    patch.setattr(Epochs, "begun", lambda self, number, begin: Epochs([(1, 0)]) if not self.entries else self)
+    patch.setattr(Epochs, "with_epoch", lambda self, number, begin: Epochs([(1, 0)]) if not self.entries else self)
 
 
 def keep_bytes_the_leader_lacks(patch: pytest.MonkeyPatch) -> None:
@@ -122,20 +122,20 @@ def keep_bytes_the_leader_lacks(patch: pytest.MonkeyPatch) -> None:
 
 def count_acks_of_older_epochs(patch: pytest.MonkeyPatch) -> None:
     """Acknowledgements to a leader of an earlier epoch count for the next one."""
-    begun = InSync.__init__
-    heard: dict[tuple[str, str], int] = {}
-    acked = InSync.acked
+    init = InSync.__init__
+    acked_ends: dict[tuple[str, str], int] = {}
+    on_acked = InSync.on_acked
 
     def remembers(self: InSync, member: str, end: int, now: float) -> None:
-        heard[self.me, member] = max(end, heard.get((self.me, member), 0))
-        acked(self, member, end, now)
+        acked_ends[self.me, member] = max(end, acked_ends.get((self.me, member), 0))
+        on_acked(self, member, end, now)
 
     def begins(self: InSync, *arguments: object) -> None:
-        begun(self, *arguments)  # type: ignore[arg-type]
-        for member, known in self.replicas.items():
-            known.acked = heard.get((self.me, member), 0)
+        init(self, *arguments)  # type: ignore[arg-type]
+        for member, replica in self.replicas.items():
+            replica.acked = acked_ends.get((self.me, member), 0)
 
-    patch.setattr(InSync, "acked", remembers)
+    patch.setattr(InSync, "on_acked", remembers)
     patch.setattr(InSync, "__init__", begins)
 
 

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.failover.epochs import MOST_EPOCHS, BadEpochs, Epochs, common_end
+from rocketlet.failover.epochs import MAX_EPOCHS, BadEpochs, Epochs, common_end
 
 
 def test_records_before_the_first_election_belong_to_its_epoch() -> None:
-    assert Epochs().begun(3, 500).entries == ((3, 0),)
+    assert Epochs().with_epoch(3, 500).entries == ((3, 0),)
 
 
 def test_an_empty_epoch_is_replaced() -> None:
-    assert Epochs([(1, 0), (2, 100)]).begun(3, 100).entries == ((1, 0), (3, 100))
-    assert Epochs([(1, 0)]).begun(2, 0).entries == ((2, 0),)
+    assert Epochs([(1, 0), (2, 100)]).with_epoch(3, 100).entries == ((1, 0), (3, 100))
+    assert Epochs([(1, 0)]).with_epoch(2, 0).entries == ((2, 0),)
 
 
 def test_logs_diverge_where_the_first_leaves_the_last_common_epoch() -> None:
@@ -44,9 +44,9 @@ def test_an_invalid_list_of_epochs_is_refused(entries: list[tuple[int, int]]) ->
 
 def test_very_many_elections_are_bounded() -> None:
     epochs = Epochs()
-    for number in range(1, MOST_EPOCHS + 50):
-        epochs = epochs.begun(number, number * 10)
-    assert len(epochs.entries) == MOST_EPOCHS
+    for number in range(1, MAX_EPOCHS + 50):
+        epochs = epochs.with_epoch(number, number * 10)
+    assert len(epochs.entries) == MAX_EPOCHS
     assert epochs.entries[0] == (1, 0)
 
 
@@ -56,7 +56,7 @@ def test_the_common_end_is_common(steps: list[tuple[int, int, int]]) -> None:
     logs: list[list[int]] = [[], [], []]  # for each member: the epoch in which each unit was written
     epochs = [Epochs(), Epochs(), Epochs()]
     for number, (leader, follower, written) in enumerate(steps, 1):
-        epochs[leader] = epochs[leader].begun(number, len(logs[leader]))
+        epochs[leader] = epochs[leader].with_epoch(number, len(logs[leader]))
         logs[leader] += [number] * written
         if follower != leader:
             end = common_end(epochs[follower], len(logs[follower]), epochs[leader], len(logs[leader]))

@@ -23,73 +23,73 @@ async def bodies_at(client: Client, topic: str = "T") -> list[bytes]:
     return found
 
 
-async def fill(them: Replicas, count: int, word: str = "m") -> list[bytes]:
+async def fill(cluster: Replicas, count: int, word: str = "m") -> list[bytes]:
     bodies = [f"{word} {number}".encode() for number in range(count)]
-    leader = await them.leader()
+    leader = await cluster.leader()
     for body in bodies:
         assert (await leader.send("T", body)).code == 0
     return bodies
 
 
 async def test_one_replica_leads_and_the_others_follow(autojump_clock: MockClock) -> None:
-    async with replicas() as them:
-        leader = await them.all_in_sync()
-        assert [member.number for member in them.leading()] == [leader.number]
-        wanted = await fill(them, 20)
-        await them.all_in_sync()
+    async with replicas() as cluster:
+        leader = await cluster.all_in_sync()
+        assert [member.number for member in cluster.leading()] == [leader.number]
+        wanted = await fill(cluster, 20)
+        await cluster.all_in_sync()
         await trio.sleep(2)  # the tables follow
-        them.same_log()
-        for member in them.members.values():
+        cluster.same_log()
+        for member in cluster.members.values():
             assert await bodies_at(member) == wanted
 
 
 async def test_after_kill_9_another_replica_leads_with_everything(autojump_clock: MockClock) -> None:
-    async with replicas() as them:
-        old = await them.all_in_sync()
-        wanted = await fill(them, 20)
-        await them.kill(old.number)
-        new = await them.leader()
+    async with replicas() as cluster:
+        old = await cluster.all_in_sync()
+        wanted = await fill(cluster, 20)
+        await cluster.kill(old.number)
+        new = await cluster.leader()
         assert new.number != old.number
-        wanted += await fill(them, 20, "later")
-        await them.start(old.number)
-        await them.all_in_sync()
+        wanted += await fill(cluster, 20, "later")
+        await cluster.start(old.number)
+        await cluster.all_in_sync()
         await trio.sleep(2)  # the tables follow
-        them.same_log()
+        cluster.same_log()
         assert await bodies_at(old) == wanted == await bodies_at(new)
 
 
 async def test_a_taken_port_for_slaves_does_not_end_the_new_master(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with replicas() as them:
-        old = await them.all_in_sync()
+    async with replicas() as cluster:
+        old = await cluster.all_in_sync()
         strangers = [
-            await them.network.listen(member.host, 10912) for member in them.members.values() if member is not old
+            await cluster.network.listen(member.host, 10912) for member in cluster.members.values() if member is not old
         ]
-        wanted = await fill(them, 20)
-        await them.kill(old.number)
-        new = await them.leader()
-        wanted += await fill(them, 20, "later")
+        wanted = await fill(cluster, 20)
+        await cluster.kill(old.number)
+        new = await cluster.leader()
+        wanted += await fill(cluster, 20, "later")
         assert f"cannot listen on {new.host}:10912" in caplog.text
         for stranger in strangers:
             await stranger.aclose()
         await trio.sleep(6)
-        await (await them.network.dial(f"{new.host}:10912")).aclose()
+        await (await cluster.network.dial(f"{new.host}:10912")).aclose()
         assert await bodies_at(new) == wanted
 
 
 async def test_a_returning_masters_unconfirmed_tail_is_cut_and_kept_aside(autojump_clock: MockClock) -> None:
-    async with replicas() as them:
-        old = await them.all_in_sync()
-        wanted = await fill(them, 20)
-        them.network.separate(old.host, "*")
+    async with replicas() as cluster:
+        old = await cluster.all_in_sync()
+        wanted = await fill(cluster, 20)
+        cluster.network.separate(old.host, "*")
         async with trio.open_nursery() as nursery:
             assert old.broker is not None
-            them.coordination.cut_off.add(old.driver.status().member if old.driver else "")
-            them.network.unite(old.host, "*")
-            for member in them.members.values():
+            cluster.coordination.cut_off.add(old.driver.status().member if old.driver else "")
+            cluster.network.unite(old.host, "*")
+            for member in cluster.members.values():
                 if member is not old:
-                    them.network.separate(old.host, member.host)
+                    cluster.network.separate(old.host, member.host)
             answers: list[int] = []
 
             async def send_alone() -> None:
@@ -97,19 +97,19 @@ async def test_a_returning_masters_unconfirmed_tail_is_cut_and_kept_aside(autoju
 
             nursery.start_soon(send_alone)
             await trio.sleep(1)
-            new = await them.leader(60)
+            new = await cluster.leader(60)
             while new is old:
                 await trio.sleep(1)
-                new = await them.leader(60)
-            wanted += await fill(them, 20, "later")
-            them.coordination.cut_off.clear()
-            for member in them.members.values():
-                them.network.unite(old.host, member.host)
+                new = await cluster.leader(60)
+            wanted += await fill(cluster, 20, "later")
+            cluster.coordination.cut_off.clear()
+            for member in cluster.members.values():
+                cluster.network.unite(old.host, member.host)
         assert answers
         assert answers[0] != 0
-        await them.all_in_sync()
+        await cluster.all_in_sync()
         await trio.sleep(2)  # the tables follow
-        them.same_log()
+        cluster.same_log()
         assert await bodies_at(old) == wanted == await bodies_at(new)
         assert old.driver is not None
         status = old.driver.status()
@@ -119,8 +119,8 @@ async def test_a_returning_masters_unconfirmed_tail_is_cut_and_kept_aside(autoju
 
 
 async def test_metrics_and_runtime_info_describe_the_replica_group(autojump_clock: MockClock) -> None:
-    async with replicas() as them:
-        leader = await them.all_in_sync()
+    async with replicas() as cluster:
+        leader = await cluster.all_in_sync()
         assert leader.broker is not None
         page = Page(100_000)
         for _ in leader.broker.metrics.fill(page):
@@ -133,21 +133,21 @@ async def test_metrics_and_runtime_info_describe_the_replica_group(autojump_cloc
 
 
 async def test_a_restarted_replicas_unconfirmed_tail_is_not_readable(autojump_clock: MockClock) -> None:
-    async with replicas() as them:
-        leader = await them.all_in_sync()
-        wanted = await fill(them, 5)
+    async with replicas() as cluster:
+        leader = await cluster.all_in_sync()
+        wanted = await fill(cluster, 5)
         await trio.sleep(2)
-        slave = next(member for member in them.members.values() if member is not leader)
-        await them.kill(slave.number)
-        them.network.separate(slave.host, "*")
-        them.coordination.cut_off.add(str(slave.number))
-        them.network.unite(slave.host, "*")
-        them.network.separate(slave.host, leader.host)
-        await them.start(slave.number)
+        slave = next(member for member in cluster.members.values() if member is not leader)
+        await cluster.kill(slave.number)
+        cluster.network.separate(slave.host, "*")
+        cluster.coordination.cut_off.add(str(slave.number))
+        cluster.network.unite(slave.host, "*")
+        cluster.network.separate(slave.host, leader.host)
+        await cluster.start(slave.number)
         assert (await slave.pull("T", 0, 0)).code == ResponseCode.SYSTEM_BUSY
-        them.network.unite(slave.host, leader.host)
-        them.coordination.cut_off.clear()
-        await them.all_in_sync()
+        cluster.network.unite(slave.host, leader.host)
+        cluster.coordination.cut_off.clear()
+        await cluster.all_in_sync()
         assert await bodies_at(slave) == wanted
 
 
@@ -158,13 +158,13 @@ async def lock(member: Member, client: str, *queues: int) -> list[int]:
 
 
 async def test_an_orderly_queue_keeps_its_consumer_at_the_new_master(autojump_clock: MockClock) -> None:
-    async with replicas() as them:
-        old = await them.all_in_sync()
-        await fill(them, 1)
+    async with replicas() as cluster:
+        old = await cluster.all_in_sync()
+        await fill(cluster, 1)
         assert await lock(old, "first", 0, 1) == [0, 1]
         await trio.sleep(1)
-        await them.kill(old.number)
-        new = await them.leader()
+        await cluster.kill(old.number)
+        new = await cluster.leader()
         assert await lock(new, "second", 0, 1, 2) == [], "who held what at the old master is not known of queue 2"
         assert await lock(new, "first", 0, 1) == [0, 1]
         await trio.sleep(30)

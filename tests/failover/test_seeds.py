@@ -40,8 +40,8 @@ SECONDS = 30
 class Run:
     """One seed."""
 
-    def __init__(self, them: Replicas, random: Random, *, power_cuts: bool) -> None:
-        self.them = them
+    def __init__(self, cluster: Replicas, random: Random, *, power_cuts: bool) -> None:
+        self.cluster = cluster
         self.random = random
         self.power_cuts = power_cuts
         self.acked: dict[tuple[int, int], bytes] = {}
@@ -56,7 +56,7 @@ class Run:
             count += 1
             body = b"%d-%d " % (number, count) * self.random.choice((1, 1, 8, 40))
             queue = self.random.randrange(QUEUES)
-            leading = self.them.leading()
+            leading = self.cluster.leading()
             member = self.random.choice(leading if leading and self.random.random() < 0.8 else self.members)
             try:
                 with trio.move_on_after(4):
@@ -87,7 +87,7 @@ class Run:
 
     @property
     def members(self) -> list[Member]:
-        return list(self.them.members.values())
+        return list(self.cluster.members.values())
 
     async def trouble(self) -> None:
         end = trio.current_time() + SECONDS
@@ -106,79 +106,79 @@ class Run:
             await self.random.choice(steps)()
 
     def any(self) -> Member:
-        leading = self.them.leading()
+        leading = self.cluster.leading()
         if leading and self.random.random() < 0.6:
             return self.random.choice(leading)
         return self.random.choice(self.members)
 
     async def part(self) -> None:
-        one, other = self.any(), self.any()
-        if one is other:
+        member, other = self.any(), self.any()
+        if member is other:
             return
-        self.them.network.separate(one.host, other.host)
+        self.cluster.network.separate(member.host, other.host)
         await trio.sleep(self.random.uniform(0.1, 8))
-        self.them.network.unite(one.host, other.host)
+        self.cluster.network.unite(member.host, other.host)
 
     async def pause(self) -> None:
         """Nothing in or out, and no contact with the coordinator."""
-        one = self.any()
-        name = str(one.number)
-        self.them.coordination.cut_off.add(name)
+        member = self.any()
+        name = str(member.number)
+        self.cluster.coordination.cut_off.add(name)
         if self.random.random() < 0.7:
-            self.them.network.separate(one.host, "*")
+            self.cluster.network.separate(member.host, "*")
         await trio.sleep(self.random.uniform(0.1, 10))
-        self.them.coordination.cut_off.discard(name)
-        if one.broker is not None:  # otherwise it has died meanwhile, and nothing of it may get out
-            self.them.network.unite(one.host, "*")
+        self.cluster.coordination.cut_off.discard(name)
+        if member.broker is not None:  # otherwise it has died meanwhile, and nothing of it may get out
+            self.cluster.network.unite(member.host, "*")
 
     async def crash(self) -> None:
-        one = self.any()
-        if one.broker is None or one.number in self.busy:
+        member = self.any()
+        if member.broker is None or member.number in self.busy:
             return
-        self.busy.add(one.number)
+        self.busy.add(member.number)
         power_cut = self.power_cuts and self.random.random() < 0.6
-        await self.them.kill(one.number, power_cut=power_cut, seconds=self.random.choice((0.1, 1, 5)))
-        await self.revive(one)
+        await self.cluster.kill(member.number, power_cut=power_cut, seconds=self.random.choice((0.1, 1, 5)))
+        await self.revive(member)
 
     async def doom(self) -> None:
         """Make it die at a disk call."""
-        one = self.any()
-        if one.broker is None or one.number in self.busy:
+        member = self.any()
+        if member.broker is None or member.number in self.busy:
             return
-        self.busy.add(one.number)
+        self.busy.add(member.number)
         power_cut = self.power_cuts and self.random.random() < 0.6
-        self.them.doom(one.number, self.random.randrange(self.random.choice((3, 12, 60))), power_cut=power_cut)
+        self.cluster.doom(member.number, self.random.randrange(self.random.choice((3, 12, 60))), power_cut=power_cut)
         with trio.move_on_after(self.random.uniform(1, 6)):
-            await one.over.wait()
-        if one.broker is not None:
-            one.disk.power_cut_in = None
+            await member.ended.wait()
+        if member.broker is not None:
+            member.disk.power_cut_in = None
         await trio.sleep(self.random.choice((0.05, 0.5, 4)))
-        await self.revive(one)
+        await self.revive(member)
 
     async def restart(self) -> None:
-        one = self.any()
-        if one.broker is None or one.number in self.busy:
+        member = self.any()
+        if member.broker is None or member.number in self.busy:
             return
-        self.busy.add(one.number)
-        await self.them.stop(one.number)
-        await self.revive(one)
+        self.busy.add(member.number)
+        await self.cluster.stop(member.number)
+        await self.revive(member)
 
-    async def revive(self, one: Member) -> None:
+    async def revive(self, member: Member) -> None:
         """Start it, which may take several attempts."""
-        while one.broker is None:
+        while member.broker is None:
             if self.random.random() < 0.3:
                 power_cut = self.power_cuts and self.random.random() < 0.6
-                self.them.doom(one.number, self.random.randrange(30), power_cut=power_cut)
-            await self.them.start(one.number)
-        self.busy.discard(one.number)
+                self.cluster.doom(member.number, self.random.randrange(30), power_cut=power_cut)
+            await self.cluster.start(member.number)
+        self.busy.discard(member.number)
 
     async def no_coordinator(self) -> None:
-        self.them.coordination.stop()
+        self.cluster.coordination.stop()
         await trio.sleep(self.random.uniform(0.1, 10))
-        self.them.coordination.go_on()
+        self.cluster.coordination.resume()
 
     async def switch(self) -> None:
-        for member in self.them.leading():
+        for member in self.cluster.leading():
             if member.driver is not None:
                 try:
                     with trio.move_on_after(10):
@@ -187,20 +187,20 @@ class Run:
                     pass  # nobody else is in sync at this moment
 
     async def heal(self) -> None:
-        self.them.coordination.cut_off.clear()
-        self.them.coordination.go_on()
+        self.cluster.coordination.cut_off.clear()
+        self.cluster.coordination.resume()
         for member in self.members:
-            self.them.network.unite(member.host, "*")
+            self.cluster.network.unite(member.host, "*")
             for other in self.members:
-                self.them.network.unite(member.host, other.host)
+                self.cluster.network.unite(member.host, other.host)
             member.disk.power_cut_in = None
             if member.broker is None:
-                await self.them.start(member.number)
+                await self.cluster.start(member.number)
 
     async def check(self) -> None:
         await self.heal()
-        leader = await self.them.all_in_sync(120)
-        self.them.same_log()
+        leader = await self.cluster.all_in_sync(120)
+        self.cluster.same_log()
         there: dict[tuple[int, int], bytes] = {}
         for queue in range(QUEUES):
             at = 0
@@ -218,9 +218,9 @@ class Run:
         assert not vanished, f"seen and vanished: {vanished}"
         for member in self.members:
             config = member.store.config
-            await self.them.stop(member.number)
+            await self.cluster.stop(member.number)
             report = check(member.disk, config)
-            wrong = [one for one in report.findings if one.severity != NOTE]
+            wrong = [member for member in report.findings if member.severity != NOTE]
             assert not wrong, f"replica {member.number}: " + "; ".join(report.lines())
 
 
@@ -230,9 +230,9 @@ async def run_seed(seed: int) -> Run:
     _run._r.seed(seed)
     size = random.choice((2, 3, 3))
     flush = random.choice(("SYNC_FLUSH", "SYNC_FLUSH", "ASYNC_FLUSH"))
-    async with replicas(size, seed=seed, flush_disk_type=flush) as them:
-        await them.leader()
-        run = Run(them, random, power_cuts=flush == "SYNC_FLUSH")
+    async with replicas(size, seed=seed, flush_disk_type=flush) as cluster:
+        await cluster.leader()
+        run = Run(cluster, random, power_cuts=flush == "SYNC_FLUSH")
         async with trio.open_nursery() as load:
             for number in range(2):
                 load.start_soon(run.produce, number)

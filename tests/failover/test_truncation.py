@@ -74,8 +74,8 @@ async def test_the_log_ends_at_the_cut_and_the_rest_is_kept_aside(kept: int, aut
     state = finish(disk)
     assert state.epochs.entries == tuple(epoch for epoch in [(1, 0), (2, ends[4]), (3, ends[-1])] if epoch[1] < cut)
     assert (state.store, state.promised) == ("s", 3)
-    told = truncation.kept(disk, CONFIG)
-    assert (told.files, told.size) == (1, ends[-1] - cut)
+    cut_files = truncation.cut_files(disk, CONFIG)
+    assert (cut_files.files, cut_files.size) == (1, ends[-1] - cut)
     (aside,) = [data for path, data in disk.files().items() if "/rocketlet/cut/" in path]
     assert aside == before[cut : ends[-1]]
     found, end = await bodies(disk)

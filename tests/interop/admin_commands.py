@@ -218,10 +218,10 @@ def lines(command: str, said: Said) -> list[str]:
     text = "\n".join(
         [*said.out.splitlines(), *(f"ERROR {line}" for line in said.err.splitlines() if not trace.match(line))]
     )
-    for word, own in sorted(said.own.items(), key=lambda one: -len(one[1])):
+    for word, own in sorted(said.own.items(), key=lambda item: -len(item[1])):
         text = text.replace(own, word)
     for pattern, mask in (*MASKS[""], *MASKS.get(name, ())):
         text = re.sub(pattern, mask, text, flags=re.MULTILINE)
     text = text.replace("MessageTrack [", "\nMessageTrack [")  # a set, printed in one line
-    found = (re.sub(r"[\s=]+", " ", line).strip() for line in text.splitlines())
-    return sorted(line for line in found if line)
+    stripped = (re.sub(r"[\s=]+", " ", line).strip() for line in text.splitlines())
+    return sorted(line for line in stripped if line)

@@ -145,10 +145,10 @@ def test_the_official_client_against_ours_and_its_mqadmin(signed: JavaPrograms, 
         assert [one.access_key for one in after.accounts] == [ADMIN, GOOD, PUBLISHER]
         assert [one.text for one in after.everywhere] == ["10.1.*.*", "10.2.0.7"]
         program.stop()
-        audit = [line for line in program.said if "rocketlet.audit" in line]
+        audit = [line for line in program.output if "rocketlet.audit" in line]
         assert any('"who": "operator"' in line and "newcomer" in line for line in audit)
-        assert SECRET not in "\n".join(program.said)
-        assert "battery-staple" not in "\n".join(program.said)
+        assert SECRET not in "\n".join(program.output)
+        assert "battery-staple" not in "\n".join(program.output)
 
 
 def test_the_official_client_against_a_java_broker(signed: JavaPrograms, tmp_path: Path) -> None:

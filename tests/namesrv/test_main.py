@@ -35,14 +35,14 @@ def test_a_port_in_use_is_reported_and_exits_with_1(tmp_path: Path) -> None:
         port = address.partition(":")[2]
         with program("namesrv", "--listenPort", port, "--kvConfigPath", str(tmp_path / "kv")) as second:
             assert second.ended() == 1
-            assert second.said == [f"mqnamesrv: cannot listen on {address}: [Errno 98] Address already in use"]
+            assert second.output == [f"mqnamesrv: cannot listen on {address}: [Errno 98] Address already in use"]
 
 
 def test_a_damaged_kv_file_is_reported_and_exits_with_1(tmp_path: Path) -> None:
     (tmp_path / "kv").write_bytes(b"\0\0")
     with program("namesrv", "--listenPort", "0", "--kvConfigPath", str(tmp_path / "kv")) as running:
         assert running.ended() == 1
-        (line,) = running.said
+        (line,) = running.output
         assert line.startswith(f"mqnamesrv: {tmp_path}/kv: ")
         assert "move it away" in line
 
@@ -51,8 +51,8 @@ def test_wrong_settings_exit_with_2(tmp_path: Path) -> None:
     (tmp_path / "conf").write_text("listenPort=99999\nlistenPrt=1\n")
     with program("namesrv", "-c", str(tmp_path / "conf")) as running:
         assert running.ended() == 2
-        assert len(running.said) == 2
-        assert "did you mean listenPort" in "\n".join(running.said)
+        assert len(running.output) == 2
+        assert "did you mean listenPort" in "\n".join(running.output)
 
 
 def test_a_rocketmq_configuration_from_the_field_starts_with_warnings(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_rocketmq_configuration_from_the_field_starts_with_warnings(tmp_path: 
 def test_it_prints_its_settings(tmp_path: Path) -> None:
     with program("namesrv", "-p", "--listenPort", "19876", "-n", "a:1;b:2") as running:
         assert running.ended() == 0
-        assert {"listenPort=19876", "namesrvAddr=a:1;b:2", "orderMessageEnable=false"} <= set(running.said)
+        assert {"listenPort=19876", "namesrvAddr=a:1;b:2", "orderMessageEnable=false"} <= set(running.output)
 
 
 def test_help_imports_no_event_loop() -> None:

@@ -123,7 +123,7 @@ async def test_the_endpoint_signs_its_broker_requests_with_its_own_account(
     autojump_clock: trio.testing.MockClock, wall_clock: TrioWallClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = MemoryFolder(ACCOUNTS)
-    folder.held[folder.tools_path] = b"accessKey: operator\nsecretKey: battery-staple\n"
+    folder.contents[folder.tools_path] = b"accessKey: operator\nsecretKey: battery-staple\n"
     async with (
         proxied(wall_clock, accounts=folder) as stack,
         grpc_client(stack.network, stack.address) as client,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from rocketlet.remoting.transport import ByteStream
-from rocketlet.replication.admission import MOST_CONNECTIONS
+from rocketlet.replication.admission import MAX_CONNECTIONS
 from rocketlet.replication.feed import STALLED_SECONDS
 from rocketlet.replication.stream_codec import SLICE, report
 from tests.support.pair import Pair, pair
@@ -22,17 +22,17 @@ STRANGER = "10.9.0.1"
 HUGE = (1 << 63) - 1
 
 
-async def dial(them: Pair, address: str = "") -> ByteStream:
-    return await them.network.of_host(STRANGER).dial(address or them.master.ha_address)
+async def dial(cluster: Pair, address: str = "") -> ByteStream:
+    return await cluster.network.of_host(STRANGER).dial(address or cluster.master.ha_address)
 
 
-async def sends_go_on(them: Pair, count: int = 10) -> None:
+async def sends_go_on(cluster: Pair, count: int = 10) -> None:
     """The master acknowledges as fast as usual, and only with its real slave."""
     for _ in range(count):
         before = trio.current_time()
-        assert (await them.master.send("T", b"x" * 200)).code == 0
+        assert (await cluster.master.send("T", b"x" * 200)).code == 0
         assert trio.current_time() - before < 0.5
-        assert them.slave().store.log.end == them.master.store.log.end
+        assert cluster.slave().store.log.end == cluster.master.store.log.end
 
 
 async def is_closed(stream: ByteStream, seconds: float = 60) -> bool:
@@ -47,37 +47,37 @@ async def is_closed(stream: ByteStream, seconds: float = 60) -> bool:
     return False
 
 
-async def garbage(stream: ByteStream, them: Pair) -> None:
+async def garbage(stream: ByteStream, cluster: Pair) -> None:
     await stream.send_all(Random(3).randbytes(3000))
 
 
-async def negative(stream: ByteStream, them: Pair) -> None:
+async def negative(stream: ByteStream, cluster: Pair) -> None:
     await stream.send_all(report(-1))
 
 
-async def huge(stream: ByteStream, them: Pair) -> None:
+async def huge(stream: ByteStream, cluster: Pair) -> None:
     await stream.send_all(report(HUGE >> 8))
 
 
-async def end_and_then_more(stream: ByteStream, them: Pair) -> None:
-    end = them.master.store.log.end
+async def end_and_then_more(stream: ByteStream, cluster: Pair) -> None:
+    end = cluster.master.store.log.end
     await stream.send_all(report(end) + report(end + 10_000))
 
 
-async def backwards(stream: ByteStream, them: Pair) -> None:
-    end = them.master.store.log.end
+async def backwards(stream: ByteStream, cluster: Pair) -> None:
+    end = cluster.master.store.log.end
     await stream.send_all(report(end) + report(end - 1))
 
 
-async def all_at_once(stream: ByteStream, them: Pair) -> None:
+async def all_at_once(stream: ByteStream, cluster: Pair) -> None:
     await stream.send_all(b"".join(report(number) for number in range(0, 1 << 20, 64)))
 
 
-async def nothing(stream: ByteStream, them: Pair) -> None:
+async def nothing(stream: ByteStream, cluster: Pair) -> None:
     pass
 
 
-async def half_a_report(stream: ByteStream, them: Pair) -> None:
+async def half_a_report(stream: ByteStream, cluster: Pair) -> None:
     await stream.send_all(b"\0\0\0")
 
 
@@ -87,49 +87,49 @@ async def half_a_report(stream: ByteStream, them: Pair) -> None:
 async def test_a_hostile_peer_ends_its_own_connection(
     hostile: Callable[[ByteStream, Pair], Awaitable[None]], autojump_clock: MockClock
 ) -> None:
-    async with pair(broker_role="SYNC_MASTER") as them:
+    async with pair(broker_role="SYNC_MASTER") as cluster:
         await trio.sleep(5)
-        await sends_go_on(them)
-        stream = await dial(them)
+        await sends_go_on(cluster)
+        stream = await dial(cluster)
         try:
-            await hostile(stream, them)
+            await hostile(stream, cluster)
         except trio.BrokenResourceError:
             pass  # closed already
-        await sends_go_on(them)
+        await sends_go_on(cluster)
         assert await is_closed(stream)
-        await sends_go_on(them)
-        assert them.master.broker is not None
-        assert len(them.master.broker.feed.slaves) == 1
-        assert them.master.broker.feed.replicated.value == them.master.store.log.end
-        them.same_log()
+        await sends_go_on(cluster)
+        assert cluster.master.broker is not None
+        assert len(cluster.master.broker.feed.slaves) == 1
+        assert cluster.master.broker.feed.replicated.value == cluster.master.store.log.end
+        cluster.same_log()
 
 
 async def test_one_byte_a_second_is_not_progress(autojump_clock: MockClock) -> None:
-    async with pair(broker_role="SYNC_MASTER") as them:
+    async with pair(broker_role="SYNC_MASTER") as cluster:
         await trio.sleep(5)
-        stream = await dial(them)
+        stream = await dial(cluster)
         with pytest.raises(trio.BrokenResourceError):
             for _ in range(60):
                 await stream.send_all(b"\xff")
                 await trio.sleep(1)
-        stream = await dial(them)
+        stream = await dial(cluster)
         await stream.send_all(report(0))
         for byte in report(1 << 40) * 2:
             try:
                 await stream.send_all(bytes([byte]))
             except trio.BrokenResourceError:
                 break
-            await sends_go_on(them, 1)
+            await sends_go_on(cluster, 1)
             await trio.sleep(1)
         assert await is_closed(stream)
 
 
 async def test_forged_acknowledgements_confirm_nothing(autojump_clock: MockClock) -> None:
-    async with pair(broker_role="SYNC_MASTER", slaves=0) as them:
+    async with pair(broker_role="SYNC_MASTER", slaves=0) as cluster:
         await trio.sleep(5)
-        assert (await them.master.send("T")).code == 11
-        end = them.master.store.log.end
-        stream = await dial(them)
+        assert (await cluster.master.send("T")).code == 11
+        end = cluster.master.store.log.end
+        stream = await dial(cluster)
         await stream.send_all(report(end))
         await trio.sleep(0.1)
         with trio.move_on_after(1):
@@ -137,47 +137,47 @@ async def test_forged_acknowledgements_confirm_nothing(autojump_clock: MockClock
                 answers: list[int] = []
 
                 async def send() -> None:
-                    answers.append((await them.master.send("T")).code)
+                    answers.append((await cluster.master.send("T")).code)
 
                 nursery.start_soon(send)
                 nursery.start_soon(stream.send_all, report(end + 1_000_000))
         assert answers in ([], [11], [12])
-        assert (await them.master.send("T")).code == 11
-        assert them.master.broker is not None
-        assert them.master.broker.feed.replicated.value <= end
+        assert (await cluster.master.send("T")).code == 11
+        assert cluster.master.broker is not None
+        assert cluster.master.broker.feed.replicated.value <= end
 
 
 async def test_a_slave_that_never_acknowledges_is_dropped_soon(autojump_clock: MockClock) -> None:
-    async with pair(broker_role="SYNC_MASTER", slaves=0) as them:
+    async with pair(broker_role="SYNC_MASTER", slaves=0) as cluster:
         await trio.sleep(5)
-        stream = await dial(them)
+        stream = await dial(cluster)
         await stream.send_all(report(0))
         await trio.sleep(0.1)
-        assert (await them.master.send("T")).code == 12
+        assert (await cluster.master.send("T")).code == 12
         before = trio.current_time()
         assert await is_closed(stream)
         assert trio.current_time() - before < 2 * STALLED_SECONDS
-        assert (await them.master.send("T")).code == 11
+        assert (await cluster.master.send("T")).code == 11
 
 
 async def test_idle_connections_do_not_keep_slaves_out(autojump_clock: MockClock) -> None:
-    async with pair(broker_role="SYNC_MASTER") as them:
+    async with pair(broker_role="SYNC_MASTER") as cluster:
         await trio.sleep(5)
-        await sends_go_on(them)
-        held = [await dial(them) for _ in range(2 * MOST_CONNECTIONS)]
-        await them.start("slave-2")
-        await sends_go_on(them)
-        await them.caught_up()
-        them.same_log()
-        assert len(held) == 2 * MOST_CONNECTIONS
+        await sends_go_on(cluster)
+        held = [await dial(cluster) for _ in range(2 * MAX_CONNECTIONS)]
+        await cluster.start("slave-2")
+        await sends_go_on(cluster)
+        await cluster.caught_up()
+        cluster.same_log()
+        assert len(held) == 2 * MAX_CONNECTIONS
 
 
 async def test_only_allowed_slaves_are_served(autojump_clock: MockClock) -> None:
-    async with pair(broker_role="SYNC_MASTER", ha_allowed="10.1.0.0/24") as them:
+    async with pair(broker_role="SYNC_MASTER", ha_allowed="10.1.0.0/24") as cluster:
         await trio.sleep(5)
-        await sends_go_on(them)
-        assert await is_closed(await dial(them), 0.5)
-        await sends_go_on(them)
+        await sends_go_on(cluster)
+        assert await is_closed(await dial(cluster), 0.5)
+        await sends_go_on(cluster)
 
 
 BYTES = st.lists(
@@ -198,9 +198,9 @@ BYTES = st.lists(
 @given(BYTES)
 def test_a_hostile_master_leaves_nothing_at_a_slave(chunks: list[bytes]) -> None:
     async def play() -> None:
-        async with pair(slaves=0) as them:
-            listener = await them.network.of_host(STRANGER).listen(STRANGER, 10912)
-            slave = await them.start("slave-1", ha_master_address=f"{STRANGER}:10912")
+        async with pair(slaves=0) as cluster:
+            listener = await cluster.network.of_host(STRANGER).listen(STRANGER, 10912)
+            slave = await cluster.start("slave-1", ha_master_address=f"{STRANGER}:10912")
             with trio.move_on_after(6):
                 while True:
                     stream = await listener.accept()
@@ -212,10 +212,10 @@ def test_a_hostile_master_leaves_nothing_at_a_slave(chunks: list[bytes]) -> None
                     await trio.sleep(1)
                     await stream.aclose()
             assert slave.store.refusal  # still a slave, still running
-            await them.stop("slave-1")
-            await them.master.send("T", b"of the real one")
-            await them.start("slave-1")
-            await them.caught_up()
-            them.same_log()
+            await cluster.stop("slave-1")
+            await cluster.master.send("T", b"of the real one")
+            await cluster.start("slave-1")
+            await cluster.caught_up()
+            cluster.same_log()
 
     trio.run(play, clock=MockClock(autojump_threshold=0))

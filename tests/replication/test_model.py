@@ -54,7 +54,7 @@ RUNS = int(os.environ.get("REPLICATION_SEEDS", 0)) or examples(40)
 class Model:
     """The acknowledged messages, and how far every log has been seen."""
 
-    them: Pair
+    cluster: Pair
     nursery: trio.Nursery
     power_cuts: bool
     random: Random
@@ -62,45 +62,45 @@ class Model:
     acknowledged: dict[bytes, int] = field(default_factory=dict)  # body → log offset
 
     async def step(self, what: str, who: int | str, number: float) -> None:
-        them = self.them
+        cluster = self.cluster
         if what == "send":
             for _ in range(int(who)):
                 self.sent += 1
                 self.nursery.start_soon(self.send, b"%d " % self.sent * self.random.randrange(1, 60))
             await trio.sleep(number)
             return
-        member = them.members[str(who)]
+        member = cluster.members[str(who)]
         if what == "start":
             if member.broker is None and number >= 0:
-                them.doom(member.name, int(number), power_cut=self.power_cuts)
+                cluster.doom(member.name, int(number), power_cut=self.power_cuts)
             await self.start(member)
         elif member.broker is None:
             pass
         elif what == "cut":
-            them.network.cut_host(member.host)
+            cluster.network.cut_host(member.host)
             await trio.sleep(number)
         elif what == "part":
-            them.network.separate(member.host, them.master.host)
+            cluster.network.separate(member.host, cluster.master.host)
             await trio.sleep(number)
-            them.network.unite(member.host, them.master.host)
+            cluster.network.unite(member.host, cluster.master.host)
         elif what == "pause":
-            them.network.pause(member.host)
+            cluster.network.pause(member.host)
             await trio.sleep(number)
-            them.network.resume(member.host)
+            cluster.network.resume(member.host)
         elif what == "doom":
-            them.doom(member.name, int(number), power_cut=self.power_cuts)
+            cluster.doom(member.name, int(number), power_cut=self.power_cuts)
             await self.step("send", 4, 0.02)
         elif what == "kill":
-            await them.kill(member.name, power_cut=self.power_cuts)
+            await cluster.kill(member.name, power_cut=self.power_cuts)
 
     async def start(self, member: Member) -> None:
         """Start it if it is down."""
         if member.broker is None:
-            await self.them.start(member.name)
+            await self.cluster.start(member.name)
 
     async def send(self, body: bytes) -> None:
         try:
-            answer = await self.them.master.send("T", body, len(body) % 3)
+            answer = await self.cluster.master.send("T", body, len(body) % 3)
         except RemotingError:
             return
         if answer.code == 0:
@@ -108,10 +108,10 @@ class Model:
 
     def look(self) -> None:
         """Check the invariants that hold at any moment."""
-        them = self.them
-        slaves = [them.slave(1), them.slave(2)]
-        if them.master.broker is not None:
-            log = them.master.log()
+        cluster = self.cluster
+        slaves = [cluster.slave(1), cluster.slave(2)]
+        if cluster.master.broker is not None:
+            log = cluster.master.log()
             for slave in slaves:
                 if slave.broker is not None and slave.store.log.end:
                     found = slave.log()
@@ -121,10 +121,10 @@ class Model:
             assert max(self.acknowledged.values()) < furthest, "no slave has what was acknowledged"
 
     async def lose_the_master(self) -> None:
-        them = self.them
-        if them.master.broker is not None:
-            await them.kill("master")
-        slaves = [them.slave(1), them.slave(2)]
+        cluster = self.cluster
+        if cluster.master.broker is not None:
+            await cluster.kill("master")
+        slaves = [cluster.slave(1), cluster.slave(2)]
         for slave in slaves:
             slave.disk.power_cut_in = None
             await self.start(slave)
@@ -136,20 +136,20 @@ class Model:
         assert (await new.send("T", b"goes on")).code in (0, 11)
 
     async def come_together(self) -> None:
-        them = self.them
-        for member in them.members.values():
+        cluster = self.cluster
+        for member in cluster.members.values():
             member.disk.power_cut_in = None
             await self.start(member)
         await trio.sleep(30)
         self.look()
-        await them.caught_up()
+        await cluster.caught_up()
         await trio.sleep(10)  # tables come after the log
-        them.same_log()
-        for member in them.members.values():
+        cluster.same_log()
+        for member in cluster.members.values():
             await self.is_complete(member)
-        config = them.master.store.config
-        for name, member in them.members.items():
-            await them.stop(name)
+        config = cluster.master.store.config
+        for name, member in cluster.members.items():
+            await cluster.stop(name)
             report = check(member.disk, config)
             wrong = [one for one in report.findings if one.severity != NOTE]
             assert not wrong, f"{name}: " + "; ".join(report.lines())
@@ -173,11 +173,11 @@ async def live(steps: list[Step], seed: int, power_cuts: bool, loses_master: boo
     async with (
         pair(
             slaves=2, broker_role="SYNC_MASTER", mapped_file_size_commit_log=1 << 14, max_message_size=4096, **flush
-        ) as them,
+        ) as cluster,
         trio.open_nursery() as nursery,
     ):
-        them.random.seed(seed)
-        model = Model(them, nursery, power_cuts, Random(seed))
+        cluster.random.seed(seed)
+        model = Model(cluster, nursery, power_cuts, Random(seed))
         await trio.sleep(2)
         for step in steps:
             await model.step(*step)

@@ -15,35 +15,35 @@ from tests.support.pair import pair
 
 
 async def test_a_slave_has_the_whole_log_and_serves_it(autojump_clock: MockClock) -> None:
-    async with pair(slaves=0) as them:
+    async with pair(slaves=0) as cluster:
         for number in range(30):
-            assert (await them.master.send("T", b"%d " % number * 300, number % 4)).code == 0
-        slave = await them.start("slave-1")
-        await them.caught_up()
+            assert (await cluster.master.send("T", b"%d " % number * 300, number % 4)).code == 0
+        slave = await cluster.start("slave-1")
+        await cluster.caught_up()
         for number in range(30, 40):
-            await them.master.send("T", b"%d" % number, number % 4)
-        await them.caught_up()
-        them.same_log()
+            await cluster.master.send("T", b"%d" % number, number % 4)
+        await cluster.caught_up()
+        cluster.same_log()
         assert sum(slave.store.get("T", queue, 0, 32).count for queue in range(4)) == 40
 
 
 async def test_a_sync_master_acknowledges_only_what_a_slave_has(autojump_clock: MockClock) -> None:
-    async with pair(broker_role="SYNC_MASTER") as them:
+    async with pair(broker_role="SYNC_MASTER") as cluster:
         await trio.sleep(5)
-        assert (await them.master.send("T", b"first")).code == 0
+        assert (await cluster.master.send("T", b"first")).code == 0
         for _ in range(5):
             before = trio.current_time()
-            assert (await them.master.send("T", b"second")).code == 0
+            assert (await cluster.master.send("T", b"second")).code == 0
             assert trio.current_time() - before < 0.1
-            them.same_log()
-        await them.kill("slave-1")
-        assert (await them.master.send("T", b"alone")).code == ResponseCode.SLAVE_NOT_AVAILABLE
-        assert (await them.master.send("T", b"alone", WAIT="false")).code == 0
-        await them.start("slave-1")
-        await them.caught_up()
+            cluster.same_log()
+        await cluster.kill("slave-1")
+        assert (await cluster.master.send("T", b"alone")).code == ResponseCode.SLAVE_NOT_AVAILABLE
+        assert (await cluster.master.send("T", b"alone", WAIT="false")).code == 0
+        await cluster.start("slave-1")
+        await cluster.caught_up()
         await trio.sleep(1)
-        assert (await them.master.send("T", b"together again")).code == 0
-        them.same_log()
+        assert (await cluster.master.send("T", b"together again")).code == 0
+        cluster.same_log()
 
 
 def recorded() -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -56,12 +56,12 @@ def recorded() -> list[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 async def test_a_slave_answers_as_rocketmqs_slave(autojump_clock: MockClock) -> None:
-    async with pair() as them:
+    async with pair() as cluster:
         for _ in range(2):
-            await them.master.send("TopicM", b"hi")
-        await them.caught_up()
+            await cluster.master.send("TopicM", b"hi")
+        await cluster.caught_up()
         await trio.sleep(2)
-        slave = them.slave()
+        slave = cluster.slave()
         for asked, answered in recorded():
             frame = base64.b64decode(asked["b64"])
             head = int.from_bytes(frame[4:8], "big") & 0xFFFFFF
@@ -72,4 +72,4 @@ async def test_a_slave_answers_as_rocketmqs_slave(autojump_clock: MockClock) -> 
                 if name in wanted and name in (answer.ext or {}):
                     assert (answer.ext or {})[name] == wanted[name], (asked["name"], name)
         assert len(recorded()) >= 9
-        assert slave.store.log.end == them.master.store.log.end
+        assert slave.store.log.end == cluster.master.store.log.end

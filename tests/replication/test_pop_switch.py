@@ -10,7 +10,7 @@ from rocketlet.remoting.protocol.popping import RecallMessageHeader
 from rocketlet.remoting.protocol.replication import PromoteAnswerHeader, PromoteHeader
 from rocketlet.remoting.request_codes import RequestCode
 from tests.support.pair import Member, pair
-from tests.support.popping import Got, Popper
+from tests.support.popping import PoppedMessage, Popper
 
 
 async def promote(member: Member, **header: bool) -> None:
@@ -19,13 +19,13 @@ async def promote(member: Member, **header: bool) -> None:
     assert from_ext(PromoteAnswerHeader, answer.ext).logEnd > 0
 
 
-def bodies(messages: list[Got]) -> list[bytes]:
+def bodies(messages: list[PoppedMessage]) -> list[bytes]:
     return sorted(got.body for got in messages)
 
 
 async def test_a_new_master_knows_the_messages_in_flight(autojump_clock: MockClock) -> None:
-    async with pair() as them:
-        master, slave = them.master, them.slave()
+    async with pair() as cluster:
+        master, slave = cluster.master, cluster.slave()
         for number in range(6):
             await master.send("T", b"m%d" % number, 0)
         recalled = await master.send("T", b"recalled", TIMER_DELAY_SEC="20")
@@ -53,8 +53,8 @@ async def test_a_new_master_knows_the_messages_in_flight(autojump_clock: MockClo
 
 
 async def test_a_slave_replaces_its_killed_master(autojump_clock: MockClock) -> None:
-    async with pair() as them:
-        master, slave = them.master, them.slave()
+    async with pair() as cluster:
+        master, slave = cluster.master, cluster.slave()
         for number in range(8):
             await master.send("T", b"m%d" % number, 0)
             await master.send("T", b"d%d" % number, 1, TIMER_DELAY_MS=str(1000 + 500 * number))
@@ -62,8 +62,8 @@ async def test_a_slave_replaces_its_killed_master(autojump_clock: MockClock) -> 
         await trio.sleep(2.2)
         got = await popper.pop()
         await popper.ack_all(got)
-        await them.caught_up()
-        await them.kill("master")
+        await cluster.caught_up()
+        await cluster.kill("master")
         await promote(slave, force=True)
         there = Popper(slave)
         await trio.sleep(60)

@@ -27,14 +27,14 @@ async def committed(member: Member, group: str = "CG", queue_id: int = 0) -> int
 
 
 async def test_topics_groups_and_offsets_follow_within_a_second(autojump_clock: MockClock) -> None:
-    async with pair() as them:
-        master, slave = them.master, them.slave()
+    async with pair() as cluster:
+        master, slave = cluster.master, cluster.slave()
         for _ in range(8):
             await master.send("T", b"x")
         await master.call(
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig(groupName="CG").to_json()
         )
-        await them.caught_up()
+        await cluster.caught_up()
         await trio.sleep(SOON)
         assert len((await slave.pull("T", 0, 0)).records) == 8
         for offset in (5, 7, 2):  # a reset backwards too
@@ -49,33 +49,33 @@ async def test_topics_groups_and_offsets_follow_within_a_second(autojump_clock: 
 
 
 async def test_offsets_committed_at_the_slave_during_an_outage_count(autojump_clock: MockClock) -> None:
-    async with pair() as them:
+    async with pair() as cluster:
         for _ in range(8):
-            await them.master.send("T", b"x")
-        await them.caught_up()
-        await commit(them.master, 3)
+            await cluster.master.send("T", b"x")
+        await cluster.caught_up()
+        await commit(cluster.master, 3)
         await trio.sleep(SOON)
-        await them.kill("master")
-        await commit(them.slave(), 6)
-        await commit(them.slave(), 4, queue_id=1)
-        await them.start("master")
+        await cluster.kill("master")
+        await commit(cluster.slave(), 6)
+        await commit(cluster.slave(), 4, queue_id=1)
+        await cluster.start("master")
         await trio.sleep(20)
-        for member in (them.slave(), them.master):
+        for member in (cluster.slave(), cluster.master):
             assert await committed(member) == 6, member.name
             assert await committed(member, queue_id=1) == 4
-        await commit(them.master, 1)
+        await commit(cluster.master, 1)
         await trio.sleep(SOON)
-        assert await committed(them.slave()) == 1
+        assert await committed(cluster.slave()) == 1
 
 
 async def test_deletions_are_replicated(autojump_clock: MockClock) -> None:
-    async with pair() as them:
-        master, slave = them.master, them.slave()
+    async with pair() as cluster:
+        master, slave = cluster.master, cluster.slave()
         for number in range(4):
             await master.send("T", b"old %d" % number)
         await master.heartbeat("c", "CG", tags("T"))
         await commit(master, 2)
-        await them.caught_up()
+        await cluster.caught_up()
         await trio.sleep(SOON)
         assert slave.store.queue("T", 0) is not None
         assert (await master.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})).code == 0
@@ -85,7 +85,7 @@ async def test_deletions_are_replicated(autojump_clock: MockClock) -> None:
         assert slave.broker.tables.topics.get("T") is None
         assert slave.broker.tables.offsets.of("CG", "T") == {}
         await master.send("T", b"new")
-        await them.caught_up()
+        await cluster.caught_up()
         await trio.sleep(SOON)
         assert [record.body for record in (await slave.pull("T", 0, 0)).records] == [b"new"]
         header = DeleteSubscriptionGroupHeader("CG", True)
@@ -97,16 +97,16 @@ async def test_deletions_are_replicated(autojump_clock: MockClock) -> None:
 async def test_deletions_reach_a_slave_that_was_down_despite_a_master_restart(
     autojump_clock: MockClock,
 ) -> None:
-    async with pair() as them:
-        await them.master.send("T", b"old")
-        await them.master.send("U", b"kept")
-        await them.caught_up()
+    async with pair() as cluster:
+        await cluster.master.send("T", b"old")
+        await cluster.master.send("U", b"kept")
+        await cluster.caught_up()
         await trio.sleep(SOON)
-        await them.kill("slave-1")
-        await them.master.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
-        await them.kill("master")
-        await them.start("master")
-        slave = await them.start("slave-1")
+        await cluster.kill("slave-1")
+        await cluster.master.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+        await cluster.kill("master")
+        await cluster.start("master")
+        slave = await cluster.start("slave-1")
         await trio.sleep(10)
         assert slave.broker is not None
         assert slave.broker.tables.topics.get("T") is None
@@ -115,17 +115,17 @@ async def test_deletions_reach_a_slave_that_was_down_despite_a_master_restart(
 
 
 async def test_a_master_that_lost_its_disk_deletes_nothing_at_slaves(autojump_clock: MockClock) -> None:
-    async with pair() as them:
-        await them.master.send("T", b"precious")
-        await them.caught_up()
+    async with pair() as cluster:
+        await cluster.master.send("T", b"precious")
+        await cluster.caught_up()
         await trio.sleep(SOON)
-        slave = them.slave()
+        slave = cluster.slave()
         log = slave.log()
-        await them.kill("master")
-        them.master.disk = type(them.master.disk)()
-        await them.start("master")
+        await cluster.kill("master")
+        cluster.master.disk = type(cluster.master.disk)()
+        await cluster.start("master")
         for _ in range(5):
-            await them.master.send("Other", b"of another life" * 20)
+            await cluster.master.send("Other", b"of another life" * 20)
         await trio.sleep(60)
         assert slave.log() == log
         assert slave.broker is not None

@@ -38,18 +38,18 @@ async def test_only_slaves_with_a_certificate_are_served(autojump_clock: MockClo
         **settings("broker"),
         **server,
         **client,
-    ) as them:
-        slave = await them.start("slave-1", ha_use_tls=True)
+    ) as cluster:
+        slave = await cluster.start("slave-1", ha_use_tls=True)
         await trio.sleep(5)
-        assert (await them.master.send("T", b"secret")).code == 0
-        them.same_log()
+        assert (await cluster.master.send("T", b"secret")).code == 0
+        cluster.same_log()
         # Neither a plain one, nor one with a certificate signed by somebody else.
-        plain = await them.start("slave-2", ha_use_tls=False)
-        other = await them.start("slave-3", ha_use_tls=True, **settings("stranger"))
-        stream = await them.network.of_host("10.9.0.1").dial(them.master.ha_address)
+        plain = await cluster.start("slave-2", ha_use_tls=False)
+        other = await cluster.start("slave-3", ha_use_tls=True, **settings("stranger"))
+        stream = await cluster.network.of_host("10.9.0.1").dial(cluster.master.ha_address)
         await stream.send_all(report(0))
         assert await stream.receive_some() == b""
         await trio.sleep(30)
-        assert (await them.master.send("T", b"still secret")).code == 0
-        assert slave.store.log.end == them.master.store.log.end
+        assert (await cluster.master.send("T", b"still secret")).code == 0
+        assert slave.store.log.end == cluster.master.store.log.end
         assert (plain.store.log.end, other.store.log.end) == (0, 0)

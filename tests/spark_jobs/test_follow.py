@@ -104,8 +104,8 @@ def test_kills_lose_and_duplicate_nothing(tmp_path: Path, run: str) -> None:
                 following.kill(victim)
             following.wait_for_batches(1)
             acknowledged = sending.stop()
-            assert following.stop() == 0, following.said[-4000:]
-            assert "StackOverflowError" not in following.said
+            assert following.stop() == 0, following.output[-4000:]
+            assert "StackOverflowError" not in following.output
         ran("follow", *source, "--once")
         with PullConsumer("looking", namesrv=namesrv) as consumer:
             messages = {

@@ -45,11 +45,11 @@ def appending(directory: str, flush: str, first: int) -> Iterator[tuple[BaseProc
     queue and offset."""
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload([__name__, "numpy"])
-    said, says = processes.Pipe(duplex=False)
-    process = processes.Process(target=_run, args=(directory, flush, first, says), daemon=True)
+    reader, writer = processes.Pipe(duplex=False)
+    process = processes.Process(target=_run, args=(directory, flush, first, writer), daemon=True)
     process.start()
-    says.close()
-    with said, open(said.fileno(), "rb", buffering=0, closefd=False) as lines:
+    writer.close()
+    with reader, open(reader.fileno(), "rb", buffering=0, closefd=False) as lines:
         try:
             yield process, lines
         finally:
@@ -57,26 +57,26 @@ def appending(directory: str, flush: str, first: int) -> Iterator[tuple[BaseProc
             process.join()
 
 
-def _run(directory: str, flush: str, first: int, says: Connection) -> None:
-    trio.run(_append, directory, flush, first, says.fileno())
+def _run(directory: str, flush: str, first: int, writer: Connection) -> None:
+    trio.run(_append, directory, flush, first, writer.fileno())
 
 
-async def _append(directory: str, flush: str, first: int, says: int) -> None:
+async def _append(directory: str, flush: str, first: int, descriptor: int) -> None:
     store = MessageStore(RealDisk(), config_of(directory, flush), system_clock, on_progress=lambda _: None)
     await store.open()
     async with trio.open_nursery() as nursery:
         await nursery.start(store.run)
         number = first
         while True:
-            said, end = [], 0
+            acks, end = [], 0
             for _ in range(number % 17 + 1):
                 put = message("T", number % 4, b"%d " % number * (number % 50), (b"k%d" % number,), b"TagA")
-                found = store.put(put)
-                said.append(b"%d %d %d\n" % (number, put.queue_id, found.queue_offset))
-                number, end = number + 1, found.end
+                appended = store.put(put)
+                acks.append(b"%d %d %d\n" % (number, put.queue_id, appended.queue_offset))
+                number, end = number + 1, appended.end
             store.settle()
             if store.config.is_sync_flush:
                 await store.flushed_to(end, 5000)
             else:
                 await trio.sleep(0)
-            os.write(says, b"".join(said))
+            os.write(descriptor, b"".join(acks))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 PARENT = "rocketlet"  # all our modules are imported below this name
-LOOKED_AT = (ast.Import, ast.ImportFrom, ast.Call, ast.ClassDef, ast.If)
+INSPECTED = (ast.Import, ast.ImportFrom, ast.Call, ast.ClassDef, ast.If)
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -48,11 +48,11 @@ class Module:
 
     @cached_property
     def _by_kind(self) -> dict[type[ast.AST], list[Any]]:
-        found: dict[type[ast.AST], list[Any]] = {kind: [] for kind in LOOKED_AT}
+        nodes: dict[type[ast.AST], list[Any]] = {kind: [] for kind in INSPECTED}
         for node in ast.walk(self.tree):  # cached: it takes longer than all rules together
-            if type(node) in found:
-                found[type(node)].append(node)
-        return found
+            if type(node) in nodes:
+                nodes[type(node)].append(node)
+        return nodes
 
 
 class SourceTree:
@@ -93,55 +93,56 @@ class SourceTree:
         if not self.is_ours(dotted):
             return dotted
         parts = dotted.split(".")
-        beginnings = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
-        return next((beginning for beginning in beginnings if beginning in self.modules), dotted)
+        prefixes = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+        return next((prefix for prefix in prefixes if prefix in self.modules), dotted)
 
 
 def against_the_arrows(tree: SourceTree, arrows: Mapping[str, set[str]]) -> Iterator[str]:
     """Imports from one room into another that it may not import. A room is a package, or a part of one, in `arrows`."""
     for module in tree.modules.values():
         room = _room(module.name, arrows)
-        for one in tree.imports[module.name]:
-            if not tree.is_ours(one.target):
+        for edge in tree.imports[module.name]:
+            if not tree.is_ours(edge.target):
                 continue
-            entered = _room(one.target, arrows)
-            if entered != room and entered not in arrows[room]:
-                may = ", ".join(sorted(arrows[room])) or "nothing of ours"
+            target_room = _room(edge.target, arrows)
+            if target_room != room and target_room not in arrows[room]:
+                allowed = ", ".join(sorted(arrows[room])) or "nothing of ours"
                 yield (
-                    f"{module.at(one.line)} imports {one.target}, but {room} may import only {may}. Move what both need"
-                    f" into a package that both may import, or hand it in as an argument from a composition root."
+                    f"{module.at(edge.line)} imports {edge.target}, but {room} may import only {allowed}. Move what"
+                    f" both need into a package that both may import, or hand it in as an argument from a composition"
+                    f" root."
                 )
 
 
 def cycles(tree: SourceTree) -> Iterator[str]:
     """The first import cycle among modules, if there is one."""
     graph = {
-        name: {one.target for one in imports if one.target in tree.modules and one.target != name}
+        name: {edge.target for edge in imports if edge.target in tree.modules and edge.target != name}
         for name, imports in tree.imports.items()
     }
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
-        circle = " → ".join(reversed(error.args[1]))
+        cycle = " → ".join(reversed(error.args[1]))
         yield (
-            f"import cycle: {circle}. Move what they share into a third module that imports neither, or let the lower"
+            f"import cycle: {cycle}. Move what they share into a third module that imports neither, or let the lower"
             f" one take what it needs as an argument; a late import inside a function only hides the knot."
         )
 
 
 def impure(tree: SourceTree, pure: Iterable[str], but_for: Iterable[str], impure_names: Iterable[str]) -> Iterator[str]:
     """Pure modules that import modules with effects. Imports for type checkers do not count."""
-    banned = set(impure_names)
+    forbidden = set(impure_names)
     for module in tree.modules.values():
         if not _matches(module.name, pure) or _matches(module.name, but_for):
             continue
-        for one in tree.imports[module.name]:
-            if one.for_types_only or tree.is_ours(one.target):
+        for edge in tree.imports[module.name]:
+            if edge.for_types_only or tree.is_ours(edge.target):
                 continue
-            top = one.target.partition(".")[0]
-            if top in banned:
+            top = edge.target.partition(".")[0]
+            if top in forbidden:
                 yield (
-                    f"{module.at(one.line)} is a pure module and imports {top}. Take the time, the randomness or the"
+                    f"{module.at(edge.line)} is a pure module and imports {top}. Take the time, the randomness or the"
                     f" bytes as an argument, or move the part that acts into a module that is not on the pure list."
                 )
 
@@ -149,12 +150,12 @@ def impure(tree: SourceTree, pure: Iterable[str], but_for: Iterable[str], impure
 def through_another_door(tree: SourceTree, doors: Mapping[str, Iterable[str]]) -> Iterator[str]:
     """Imports of foreign modules which only the modules behind `doors[name]` may import."""
     for module in tree.modules.values():
-        for one in tree.imports[module.name]:
-            top = one.target.partition(".")[0]
+        for edge in tree.imports[module.name]:
+            top = edge.target.partition(".")[0]
             if top in doors and not _matches(module.name, doors[top]):
                 allowed = ", ".join(doors[top]) or "no module"
                 yield (
-                    f"{module.at(one.line)} imports {top}, whose one door is {allowed}. Call that module instead;"
+                    f"{module.at(edge.line)} imports {top}, whose one door is {allowed}. Call that module instead;"
                     f" if it lacks something, add it there."
                 )
 
@@ -163,43 +164,45 @@ def forbidden_calls(
     tree: SourceTree, calls: Iterable[str], doors: Iterable[str], advice: str, *, within: Iterable[str] = ("*",)
 ) -> Iterator[str]:
     """Calls such as `time.time` or `open`, also by an imported name, outside the door modules."""
-    wanted = set(calls)
+    forbidden = set(calls)
     for module in tree.modules.values():
         if _matches(module.name, doors) or not _matches(module.name, within):
             continue
-        own_names = {one.name: one.target for one in tree.imports[module.name] if one.target in wanted and one.name}
+        own_names = {
+            edge.name: edge.target for edge in tree.imports[module.name] if edge.target in forbidden and edge.name
+        }
         for node in module.nodes(ast.Call):
             written = _dotted(node.func)
             called = own_names.get(written, written)
-            if called in wanted:
+            if called in forbidden:
                 yield f"{module.at(node.lineno)} calls {called}. {advice}"
 
 
 def composition_roots_known(tree: SourceTree, roots: Mapping[str, Iterable[str]]) -> Iterator[str]:
     """Modules that import a composition root without permission."""
     for module in tree.modules.values():
-        for one in tree.imports[module.name]:
-            if one.target in roots and not _matches(module.name, roots[one.target]):
+        for edge in tree.imports[module.name]:
+            if edge.target in roots and not _matches(module.name, roots[edge.target]):
                 yield (
-                    f"{module.at(one.line)} imports the composition root {one.target}, which knows everybody and so may"
-                    f" be known by {', '.join(roots[one.target])} alone. Take the few collaborators that are needed as"
-                    f" arguments."
+                    f"{module.at(edge.line)} imports the composition root {edge.target}, which knows everybody"
+                    f" and so may be known by {', '.join(roots[edge.target])} alone. Take the few"
+                    f" collaborators that are needed as arguments."
                 )
 
 
 def through_a_facade(tree: SourceTree, facades: Iterable[str], users: Iterable[str]) -> Iterator[str]:
     """Names imported from a package instead of from the module they live in; also relative imports."""
     for module in tree.modules.values():
-        for one in tree.imports[module.name]:
-            if one.relative:
-                yield f"{module.at(one.line)} imports relatively. Name the module in full: from {one.target} import …"
-            package = tree.modules.get(one.target)
-            if package is None or not package.is_package or module.name == one.target:
+        for edge in tree.imports[module.name]:
+            if edge.relative:
+                yield f"{module.at(edge.line)} imports relatively. Name the module in full: from {edge.target} import …"
+            package = tree.modules.get(edge.target)
+            if package is None or not package.is_package or module.name == edge.target:
                 continue
-            if one.name is None or (one.target in facades and _matches(module.name, users)):
+            if edge.name is None or (edge.target in facades and _matches(module.name, users)):
                 continue
             yield (
-                f"{module.at(one.line)} imports {one.name} from the package {one.target}. Import it from the module"
+                f"{module.at(edge.line)} imports {edge.name} from the package {edge.target}. Import it from the module"
                 f" that defines it."
             )
 
@@ -255,8 +258,8 @@ def _absolute(module: Module, node: ast.ImportFrom) -> str:
     if node.level == 0:
         return node.module or ""
     parts = module.name.split(".")
-    kept = parts[: len(parts) - node.level + (1 if module.is_package else 0)]
-    return ".".join([*kept, *([node.module] if node.module else [])])
+    parents = parts[: len(parts) - node.level + (1 if module.is_package else 0)]
+    return ".".join([*parents, *([node.module] if node.module else [])])
 
 
 def _room_name(dotted: str) -> str:

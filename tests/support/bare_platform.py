@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 
-def take_away() -> None:
+def remove_modules() -> None:
     names = os.environ.get("ROCKETLET_TEST_WITHOUT", "").split()
     if "fcntl" in names:
         sys.modules["msvcrt"] = cast("Any", SimpleNamespace(locking=_locking(), LK_NBLCK=2))

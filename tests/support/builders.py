@@ -17,14 +17,14 @@ HOST = pack_host("127.0.0.1", 10911)
 
 def record(number: int = 0, *, properties: dict[str, str] | None = None, **fields: Any) -> Record:
     """The record of a message `number` of topic T, queue 0; its body and key contain its number."""
-    given = {"UNIQ_KEY": f"{number:032X}", "KEYS": f"key-{number}"} if properties is None else properties
+    own_properties = {"UNIQ_KEY": f"{number:032X}", "KEYS": f"key-{number}"} if properties is None else properties
     whole = Record(
         topic="T",
         queue_id=0,
         queue_offset=number,
         log_offset=0,
         body=f"body {number}".encode(),
-        properties=message_properties.encode(given).encode(),
+        properties=message_properties.encode(own_properties).encode(),
         born_timestamp=START_MS,
         born_host=HOST,
         store_timestamp=START_MS,
@@ -36,8 +36,8 @@ def record(number: int = 0, *, properties: dict[str, str] | None = None, **field
 def log_of(*records: Record, start: int = 0) -> bytes:
     """Consecutive records, each with its resulting log offset."""
     log = bytearray()
-    for one in records:
-        log += encode(replace(one, log_offset=start + len(log)))
+    for each in records:
+        log += encode(replace(each, log_offset=start + len(log)))
     return bytes(log)
 
 

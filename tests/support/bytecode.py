@@ -15,21 +15,21 @@ TESTS = Path(__file__).parents[1]
 
 def make_part(config: pytest.Config) -> None:
     """A worker's part. Nothing where there is one process, or where pytest keeps its bytecode in another way."""
-    given = getattr(config, "workerinput", None)
-    if given is None or config.getoption("assertmode") != "rewrite":
+    worker_input = getattr(config, "workerinput", None)
+    if worker_input is None or config.getoption("assertmode") != "rewrite":
         return
     try:
         from _pytest.assertion.rewrite import PYC_TAIL, _rewrite_test, _write_pyc, assertstate_key, get_cache_dir
     except ImportError:
         return
-    number = int(given["workerid"].removeprefix("gw"))
-    for path in sorted(TESTS.rglob("test_*.py"))[number :: given["workercount"]]:
-        kept = get_cache_dir(path) / (path.stem + PYC_TAIL)
-        if kept.exists():
+    number = int(worker_input["workerid"].removeprefix("gw"))
+    for path in sorted(TESTS.rglob("test_*.py"))[number :: worker_input["workercount"]]:
+        cached = get_cache_dir(path) / (path.stem + PYC_TAIL)
+        if cached.exists():
             continue  # the import looks whether it is still right
         try:
-            kept.parent.mkdir(parents=True, exist_ok=True)
+            cached.parent.mkdir(parents=True, exist_ok=True)
         except OSError:
             return  # nothing can be kept here
         source, code = _rewrite_test(path, config)
-        _write_pyc(config.stash[assertstate_key], code, source, kept)
+        _write_pyc(config.stash[assertstate_key], code, source, cached)

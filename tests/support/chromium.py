@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-PATIENCE_MS = 120_000  # a loaded machine; nothing is waited for that long otherwise
+TIMEOUT_MS = 120_000  # a loaded machine; nothing is waited for that long otherwise
 MAX_TABS = 400
 
 
@@ -122,7 +122,7 @@ class Visitor:
     def reads_in_time(self, text: str) -> None:
         """`reads` for a page with changing state: it is reloaded until it shows the text."""
         wanted = self.page.locator("main").get_by_text(self.t(text)).first
-        deadline = time.monotonic() + PATIENCE_MS / 1000
+        deadline = time.monotonic() + TIMEOUT_MS / 1000
         while not wanted.is_visible():
             assert time.monotonic() < deadline, f"no {text!r} at {self.page.url} but:\n{self._shown()}"
             self.page.wait_for_timeout(500)
@@ -170,7 +170,7 @@ class Chromium:
             accept_downloads=True,
             **settings,
         )
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(TIMEOUT_MS)
         try:
             visitor = Visitor(context.new_page(), base, language, by_keyboard)
             visitor.watch()

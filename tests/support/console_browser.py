@@ -32,8 +32,8 @@ class Page:
 
     @property
     def csrf(self) -> str:
-        found = re.search(r'name="csrf" value="([0-9a-f]+)"', self.html)
-        return found.group(1) if found else ""
+        match = re.search(r'name="csrf" value="([0-9a-f]+)"', self.html)
+        return match.group(1) if match else ""
 
 
 @dataclass(slots=True)
@@ -55,9 +55,9 @@ class Browser:
         body = urlencode(fields, doseq=True).encode()
         return await self._followed("POST", path, body, {"content-type": form, **(headers or {})}, 30.0)
 
-    async def submit(self, seen: str, path: str, **fields: Any) -> Page:
+    async def submit(self, form_path: str, path: str, **fields: Any) -> Page:
         """Load a page, and submit a form from it."""
-        page = await self.get(seen)
+        page = await self.get(form_path)
         return await self.post(path, {"csrf": page.csrf, **fields})
 
     async def _followed(self, method: str, path: str, body: bytes, headers: Mapping[str, str], seconds: float) -> Page:
@@ -89,7 +89,7 @@ class Browser:
             "client": (self.address, 4711),
             "server": ("127.0.0.1", 8088),
         }
-        told: list[dict[str, Any]] = []
+        events: list[dict[str, Any]] = []
         waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> dict[str, Any]:
@@ -99,12 +99,12 @@ class Browser:
             raise AssertionError
 
         async def send(event: dict[str, Any]) -> None:
-            told.append(event)
+            events.append(event)
 
         with trio.move_on_after(seconds):
             await self.app(scope, receive, send)  # type: ignore[arg-type]
-        answered = [(name.decode(), value.decode()) for name, value in told[0]["headers"]]
-        for name, value in answered:
+        answer_headers = [(name.decode(), value.decode()) for name, value in events[0]["headers"]]
+        for name, value in answer_headers:
             if name == "set-cookie":
                 key, _, rest = value.partition("=")
                 worth = rest.partition(";")[0].strip('"')
@@ -112,8 +112,8 @@ class Browser:
                     self.cookies.pop(key, None)
                 else:
                     self.cookies[key] = worth
-        text = b"".join(event.get("body", b"") for event in told[1:]).decode(errors="replace")
-        return Page(told[0]["status"], dict(answered), text)
+        text = b"".join(event.get("body", b"") for event in events[1:]).decode(errors="replace")
+        return Page(events[0]["status"], dict(answer_headers), text)
 
 
 def _unquoted(path: str) -> str:

@@ -46,9 +46,9 @@ class Drawn:
         return self._at >= len(self._data)
 
     def random(self) -> float:
-        two = self._data[self._at : self._at + 2]
+        pair = self._data[self._at : self._at + 2]
         self._at += 2
-        return int.from_bytes(two, "little") / (1 << 16)
+        return int.from_bytes(pair, "little") / (1 << 16)
 
     def randrange(self, start: int, stop: int | None = None) -> int:
         begin, end = (0, start) if stop is None else (start, stop)
@@ -90,15 +90,15 @@ class Node:
     view: View = field(default_factory=View)
     candidacy: Candidacy = field(init=False)
     acks: list[tuple[str, int, int]] = field(default_factory=list)  # in flight to this leader: who, epoch, end
-    asked: Proposal | None = None  # at the coordinator, and not answered yet
-    landed: int | None = None  # its outcome, once it took effect
+    pending_proposal: Proposal | None = None  # at the coordinator, and not answered yet
+    outcome: int | None = None  # its outcome, once it took effect
 
     def __post_init__(self) -> None:
         self.candidacy = Candidacy(self.name, LEASE, "g")
 
     def start(self) -> None:
         self.up, self.lead, self.follows = True, None, None
-        self.view, self.acks, self.visible, self.asked = View(), [], 0, None
+        self.view, self.acks, self.visible, self.pending_proposal = View(), [], 0, None
         self.candidacy = Candidacy(self.name, LEASE, "g")
 
 
@@ -112,7 +112,7 @@ class Cluster:
         self.nodes = {f"{n}/s": Node(f"{n}/s") for n in range(1, size + 1)}
         self.serial = 0
         self.cut: list[frozenset[str]] = []  # links between nodes
-        self.no_hub: set[str] = set()
+        self.without_hub: set[str] = set()
         self.acknowledged: list[Entry] = []  # by place: the confirmed log of the group
         self.ackers: dict[int, str] = {}
         self.stray: list[tuple[Proposal, Node]] = []  # requests that may yet reach the coordinator
@@ -133,7 +133,7 @@ class Cluster:
         self.acknowledged += node.log[known:confirmed]
         node.visible = max(node.visible, confirmed)
 
-    def led(self, node: Node) -> None:
+    def check_log_complete(self, node: Node) -> None:
         assert node.log[: len(self.acknowledged)] == self.acknowledged, "elected without what was acknowledged"
 
     # ---- events
@@ -141,47 +141,47 @@ class Cluster:
     def step(self) -> None:
         random = self.random
         node = self.nodes[random.choice(list(self.nodes))]
-        what = random.random()
-        wrong = what / self.trouble
-        if wrong < 0.004:
+        draw = random.random()
+        failure_draw = draw / self.trouble
+        if failure_draw < 0.004:
             self.link(node)
-        elif wrong < 0.006 and self.cut:
+        elif failure_draw < 0.006 and self.cut:
             self.cut.pop(0)
-        elif wrong < 0.01:
-            (self.no_hub.discard if node.name in self.no_hub else self.no_hub.add)(node.name)
-        elif wrong < 0.015 and len(self.no_hub) > 1:
-            self.no_hub.clear()
-        elif wrong < (0.02 if node.up else 0.06):
+        elif failure_draw < 0.01:
+            (self.without_hub.discard if node.name in self.without_hub else self.without_hub.add)(node.name)
+        elif failure_draw < 0.015 and len(self.without_hub) > 1:
+            self.without_hub.clear()
+        elif failure_draw < (0.02 if node.up else 0.06):
             if node.up:
                 node.up = False
                 self.hang_up(node)
             else:
                 node.start()
-        elif what > 0.92:
+        elif draw > 0.92:
             self.now += random.choice((0.05, 0.3, 1.0, 4.0))
-        elif what > 0.86:
+        elif draw > 0.86:
             self.land_stray()
         elif node.up:
             self.act(node)
 
     def act(self, node: Node) -> None:
         random = self.random
-        what = random.random()
-        if what < 0.25:
+        draw = random.random()
+        if draw < 0.25:
             self.look(node)
-        elif node.lead is not None and what < 0.45:
+        elif node.lead is not None and draw < 0.45:
             for _ in range(random.randrange(1, 4)):
                 self.serial += 1
                 node.log.append((node.lead.state.epoch, self.serial))
-        elif node.lead is not None and what < 0.7:
+        elif node.lead is not None and draw < 0.7:
             while node.acks and random.random() < 0.7:
-                who, epoch, end = node.acks.pop(0)
-                if epoch == node.lead.state.epoch and who in node.lead.replicas:
-                    node.lead.acked(who, end, self.now)
+                member, epoch, end = node.acks.pop(0)
+                if epoch == node.lead.state.epoch and member in node.lead.replicas:
+                    node.lead.on_acked(member, end, self.now)
             self.confirm(node)
-        elif node.lead is not None and what < 0.85:
+        elif node.lead is not None and draw < 0.85:
             self.propose(node)
-        elif node.lead is None and what < 0.7:
+        elif node.lead is None and draw < 0.7:
             self.copy(node)
         elif node.lead is None:
             self.decide(node)
@@ -199,9 +199,9 @@ class Cluster:
             self.cut.remove(pair)
         else:
             self.cut.append(pair)
-            for one, two in ((node, other), (other, node)):
-                if one.follows and one.follows[0] == two.name:
-                    self.leave(one)
+            for first, second in ((node, other), (other, node)):
+                if first.follows and first.follows[0] == second.name:
+                    self.leave(first)
 
     def hang_up(self, node: Node) -> None:
         self.leave(node)
@@ -217,24 +217,26 @@ class Cluster:
         node.follows = None
         if leader.lead is not None and leader.lead.state.epoch == epoch and node.name in leader.lead.replicas:
             if self.random.random() < 0.5:  # its last messages may be read before the end of the connection, or never
-                leader.acks = [one for one in leader.acks if one[0] != node.name]
-            leader.lead.left(node.name, self.now)
+                leader.acks = [ack for ack in leader.acks if ack[0] != node.name]
+            leader.lead.on_left(node.name, self.now)
 
     def look(self, node: Node) -> None:
-        if node.name in self.no_hub:
+        if node.name in self.without_hub:
             return
         hub = self.hub
-        if hub.holder and not (hub.holder not in self.no_hub and self.nodes[hub.holder].up):
+        if hub.holder and not (hub.holder not in self.without_hub and self.nodes[hub.holder].up):
             if self.now > hub.lease_until:
                 hub.holder = ""
         elif hub.holder:
             hub.lease_until = self.now + LEASE
-        living = {
-            n.name: Presence("a", "r", len(n.log)) for n in self.nodes.values() if n.up and n.name not in self.no_hub
+        members = {
+            n.name: Presence("a", "r", len(n.log))
+            for n in self.nodes.values()
+            if n.up and n.name not in self.without_hub
         }
-        node.view = View(hub.state, hub.revision, bool(hub.holder), living)
+        node.view = View(hub.state, hub.revision, bool(hub.holder), members)
         if node.lead is not None:
-            node.lead.learned(hub.state, hub.revision)
+            node.lead.learn(hub.state, hub.revision)
             if node.lead.replaced:
                 self.hang_up(node)
                 node.start()
@@ -244,25 +246,25 @@ class Cluster:
     def propose(self, node: Node) -> None:
         lead = node.lead
         assert lead is not None
-        if node.asked is None:
-            node.asked = lead.propose(len(node.log), self.now, TIMEOUT)
-            node.landed = None
+        if node.pending_proposal is None:
+            node.pending_proposal = lead.propose(len(node.log), self.now, TIMEOUT)
+            node.outcome = None
             return
-        proposal, fate = node.asked, self.random.random()
-        if fate < 0.4 and node.name not in self.no_hub and node.landed is None:
-            node.landed = self.hub.put(proposal.state, proposal.revision)
+        proposal, fate = node.pending_proposal, self.random.random()
+        if fate < 0.4 and node.name not in self.without_hub and node.outcome is None:
+            node.outcome = self.hub.put(proposal.state, proposal.revision)
             return
         if fate < 0.5:
             return
-        node.asked = None
-        if node.landed is None or fate < 0.6:  # no answer has come
-            lead.doubted()
-            if node.landed is None and fate < 0.8:
+        node.pending_proposal = None
+        if node.outcome is None or fate < 0.6:  # no answer has come
+            lead.on_doubt()
+            if node.outcome is None and fate < 0.8:
                 self.stray.append((proposal, node))
-        elif node.landed:
-            lead.settled(node.landed)
+        elif node.outcome:
+            lead.on_accepted(node.outcome)
         else:
-            lead.refused()
+            lead.on_refused()
 
     def decide(self, node: Node) -> None:
         follows = node.follows[0] if node.follows else ""
@@ -270,7 +272,7 @@ class Cluster:
             node.view, self.now, promised=node.promised, end=len(node.log), following=follows
         )
         if isinstance(decision, Stand):
-            if node.name in self.no_hub or (self.hub.holder and not decision.over):
+            if node.name in self.without_hub or (self.hub.holder and not decision.over):
                 return
             if revision := self.hub.put(decision.state, decision.revision):
                 self.hub.holder, self.hub.lease_until = node.name, self.now + LEASE
@@ -279,11 +281,11 @@ class Cluster:
                     node.up = False  # it dies before it learns of its election
                     return
                 self.leave(node)
-                node.epochs = node.epochs.begun(decision.state.epoch, len(node.log))
+                node.epochs = node.epochs.with_epoch(decision.state.epoch, len(node.log))
                 node.promised = decision.state.epoch
                 node.lead = InSync(node.name, decision.state, revision, len(node.log), self.now)
-                node.acks, node.asked = [], None
-                self.led(node)
+                node.acks, node.pending_proposal = [], None
+                self.check_log_complete(node)
                 self.elections += 1
         elif isinstance(decision, Follow) and (not node.follows or node.follows != (decision.leader, decision.epoch)):
             self.join(node, decision)
@@ -303,7 +305,7 @@ class Cluster:
         del node.log[end:]
         node.epochs, node.promised = leader.epochs, decision.epoch
         node.follows = (leader.name, decision.epoch)
-        lead.joined(node.name, "", self.now)
+        lead.on_joined(node.name, "", self.now)
         leader.acks.append((node.name, decision.epoch, len(node.log)))
 
     def copy(self, node: Node) -> None:
@@ -314,7 +316,7 @@ class Cluster:
         if lead is None or not leader.up or lead.state.epoch != node.follows[1]:
             self.leave(node)
             return
-        some = self.random.randrange(1, 5)
-        node.log += leader.log[len(node.log) : len(node.log) + some]
+        count = self.random.randrange(1, 5)
+        node.log += leader.log[len(node.log) : len(node.log) + count]
         node.visible = max(node.visible, min(lead.confirmed, len(node.log)))
         leader.acks.append((node.name, node.follows[1], len(node.log)))

@@ -91,9 +91,9 @@ class RawConnection:
 
     async def goaway(self) -> tuple[int, str]:
         """Read until the server ends the connection. Returns its code and reason."""
-        while (found := await self.frame()) is not None:
-            if found.kind == GOAWAY:
-                return int.from_bytes(found.payload[4:8], "big"), found.payload[8:].decode()
+        while (received := await self.frame()) is not None:
+            if received.kind == GOAWAY:
+                return int.from_bytes(received.payload[4:8], "big"), received.payload[8:].decode()
         raise AssertionError("the connection ended without GOAWAY")
 
     def headers(self, stream: int, method: str, metadata: Sequence[tuple[str, str]] = (), flags: int = 4) -> bytes:
@@ -119,7 +119,7 @@ class _Answer:
 
     data: bytearray = field(default_factory=bytearray)
     headers: dict[str, str] = field(default_factory=dict)
-    over: bool = False
+    is_ended: bool = False
     changed: trio.Condition = field(default_factory=trio.Condition)
 
 
@@ -142,7 +142,7 @@ class Messages:
                     message = bytes(answer.data[5:end])
                     del answer.data[:end]
                     return self._kind.FromString(message)
-                if answer.over:
+                if answer.is_ended:
                     status = answer.headers.get("grpc-status", "")
                     if status == "0":
                         raise StopAsyncIteration
@@ -162,29 +162,29 @@ class GrpcClient:
 
     async def read(self) -> None:
         """Read until the end."""
-        while (found := await self.raw.frame()) is not None:
-            if found.kind == SETTINGS and not found.flags & 1:
+        while (received := await self.raw.frame()) is not None:
+            if received.kind == SETTINGS and not received.flags & 1:
                 await self.raw.send(frame(SETTINGS, 1, 0))
-            elif found.kind == PING and not found.flags & 1:
-                await self.raw.send(frame(PING, 1, 0, found.payload))
-            elif found.kind in (DATA, HEADERS, RST_STREAM):
-                await self._take(found)
+            elif received.kind == PING and not received.flags & 1:
+                await self.raw.send(frame(PING, 1, 0, received.payload))
+            elif received.kind in (DATA, HEADERS, RST_STREAM):
+                await self._receive(received)
         for answer in self._answers.values():
             async with answer.changed:
                 answer.headers.setdefault("grpc-status", "14")
-                answer.over = True
+                answer.is_ended = True
                 answer.changed.notify_all()
 
-    async def _take(self, found: Frame) -> None:
-        answer = self._answers[found.stream]
-        if found.kind == DATA:
-            answer.data += found.payload
-        elif found.kind == HEADERS:
-            for name, value in self.raw.decoder.decode(found.payload):
+    async def _receive(self, received: Frame) -> None:
+        answer = self._answers[received.stream]
+        if received.kind == DATA:
+            answer.data += received.payload
+        elif received.kind == HEADERS:
+            for name, value in self.raw.decoder.decode(received.payload):
                 answer.headers[str(name)] = str(value)
-        elif not answer.over:
-            answer.headers["grpc-status"] = f"reset {int.from_bytes(found.payload, 'big')}"
-        answer.over |= found.kind == RST_STREAM or bool(found.flags & 1)
+        elif not answer.is_ended:
+            answer.headers["grpc-status"] = f"reset {int.from_bytes(received.payload, 'big')}"
+        answer.is_ended |= received.kind == RST_STREAM or bool(received.flags & 1)
         async with answer.changed:
             answer.changed.notify_all()
 
@@ -202,9 +202,9 @@ class GrpcClient:
         number, head = self.open(method, ("grpc-timeout", timeout), *metadata)
         await self.raw.send(head + body(number, framed(request.SerializeToString())))
         kind = getattr(m, f"{method}Response")
-        found = [message async for message in self.messages(number, kind)]
-        assert len(found) == 1, found
-        return found[0]
+        answers = [message async for message in self.messages(number, kind)]
+        assert len(answers) == 1, answers
+        return answers[0]
 
     async def receive(self, request: m.ReceiveMessageRequest, timeout: str = "30S") -> list[m.ReceiveMessageResponse]:
         """A receive, whole."""

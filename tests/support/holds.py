@@ -25,7 +25,7 @@ class Holds(trio.abc.Instrument):
         self.longest: dict[str, float] = {}
         self._kind = ""
         self._kinds: dict[trio.lowlevel.Task, str] = {}
-        self._began = self._collected = self._collecting = 0.0
+        self._step_began = self._collected = self._collecting = 0.0
 
     def __enter__(self) -> Holds:
         gc.callbacks.append(self._on_collection)
@@ -34,12 +34,12 @@ class Holds(trio.abc.Instrument):
     def __exit__(self, *_: object) -> None:
         gc.callbacks.remove(self._on_collection)
 
-    def handling(self, kind: str) -> None:
+    def attribute_step(self, kind: str) -> None:
         """What this step is about; the last one counts."""
         self._kind = kind
 
     @contextmanager
-    def all_about(self, kind: str) -> Iterator[None]:
+    def attribute_task(self, kind: str) -> Iterator[None]:
         """Every step of this task is about that, until the block ends."""
         task = trio.lowlevel.current_task()
         self._kind = self._kinds[task] = kind
@@ -50,10 +50,10 @@ class Holds(trio.abc.Instrument):
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._kind = self._kinds.get(task, "")
-        self._collected, self._began = 0.0, time.thread_time()
+        self._collected, self._step_began = 0.0, time.thread_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        spent = time.thread_time() - self._began - self._collected
+        spent = time.thread_time() - self._step_began - self._collected
         kind = self._kind or task.name
         if spent > self.longest.get(kind, 0.0):
             self.longest[kind] = spent

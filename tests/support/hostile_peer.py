@@ -31,7 +31,7 @@ from rocketlet.remoting.frame_codec import encode
 from rocketlet.remoting.handler import Handler, HandlerTable
 from rocketlet.remoting.protocol.body import Body
 from rocketlet.remoting.request_codes import RequestCode
-from tests.support.mutations import mended, mutated
+from tests.support.mutations import mutated, with_fixed_length
 from tests.support.virtual_time import START_MS
 
 TOPICS = (
@@ -108,53 +108,53 @@ def all_bodies() -> dict[str, type[Body]]:
     """Every class of body of the protocol, by name."""
     for module in pkgutil.iter_modules(protocol.__path__):
         importlib.import_module(f"{protocol.__name__}.{module.name}")
-    found: dict[str, type[Body]] = {}
-    waiting: list[type[Body]] = [Body]
-    while waiting:
-        for one in waiting.pop().__subclasses__():
-            found[one.__name__] = one
-            waiting.append(one)
-    return found
+    bodies: dict[str, type[Body]] = {}
+    pending: list[type[Body]] = [Body]
+    while pending:
+        for body_class in pending.pop().__subclasses__():
+            bodies[body_class.__name__] = body_class
+            pending.append(body_class)
+    return bodies
 
 
 class HostilePeer:
     """Makes frames. `settings` are those of the server; `log_offsets` gets the offsets of messages."""
 
-    def __init__(self, table: HandlerTable, settings: list[Setting], chance: Random, recorded: list[bytes]) -> None:
+    def __init__(self, table: HandlerTable, settings: list[Setting], rng: Random, recorded: list[bytes]) -> None:
         self._table = table
         self._codes = sorted(table)
         self._settings = settings
-        self._chance = chance
+        self._rng = rng
         self._recorded = recorded
         self._bodies = all_bodies()
         self.log_offsets: Callable[[], int] = lambda: 0
 
     def frame(self) -> tuple[int, bytes]:
         """(request code, a frame): mostly intact, sometimes with bytes changed."""
-        chance = self._chance
-        if self._recorded and chance.random() < 0.1:
-            frame = mutated(chance.choice(self._recorded), chance)
-            return -1, mended(frame) if chance.random() < 0.7 else frame
-        code = chance.choice(self._codes)
+        rng = self._rng
+        if self._recorded and rng.random() < 0.1:
+            frame = mutated(rng.choice(self._recorded), rng)
+            return -1, with_fixed_length(frame) if rng.random() < 0.7 else frame
+        code = rng.choice(self._codes)
         frame = self._request(code, self._table[code])
-        if chance.random() < 0.05:
-            frame = mended(mutated(frame, chance))
+        if rng.random() < 0.05:
+            frame = with_fixed_length(mutated(frame, rng))
         return code, frame
 
     def _request(self, code: int, handler: Handler) -> bytes:
-        chance = self._chance
+        rng = self._rng
         ext = self._ext(code, handler)
         body = self._body(code)
         command = Command(
             code,
-            opaque=chance.choice((1, 7, 0, -1, (1 << 31) - 1)),
-            flag=chance.choice((0, 0, 0, 0, 2)),
-            version=chance.choice((0, 1, 401, 409, 413, 1 << 30)),
-            remark=chance.choice((None, None, "\ud800", "r" * 500)),
+            opaque=rng.choice((1, 7, 0, -1, (1 << 31) - 1)),
+            flag=rng.choice((0, 0, 0, 0, 2)),
+            version=rng.choice((0, 1, 401, 409, 413, 1 << 30)),
+            remark=rng.choice((None, None, "\ud800", "r" * 500)),
             ext=ext,
             body=body,
         )
-        if chance.random() < 0.3:
+        if rng.random() < 0.3:
             command.header_type = HeaderType.ROCKETMQ
             try:
                 return encode(command)
@@ -168,12 +168,12 @@ class HostilePeer:
         ext: dict[str, str] = {}
         if handler.header is not None:
             for field in msgspec.structs.fields(handler.header):
-                if self._chance.random() < (0.99 if field.required else 0.7):
+                if self._rng.random() < (0.99 if field.required else 0.7):
                     ext[field.encode_name] = self._field(field.name, field.encode_name, field.type)
-        if code in _SENDS and self._chance.random() < 0.7:  # often enough of a kind that is stored
+        if code in _SENDS and self._rng.random() < 0.7:  # often enough of a kind that is stored
             self._make_sendable(code, ext)
-        for _ in range(self._chance.choice((0, 0, 0, 1, 5))):
-            ext[self._chance.choice(("bname", "x", "\ud800", "Signature", "AccessKey", "ns"))] = self._text()
+        for _ in range(self._rng.choice((0, 0, 0, 1, 5))):
+            ext[self._rng.choice(("bname", "x", "\ud800", "Signature", "AccessKey", "ns"))] = self._text()
         return ext
 
     def _make_sendable(self, code: int, ext: dict[str, str]) -> None:
@@ -181,140 +181,138 @@ class HostilePeer:
         if code == RequestCode.CONSUMER_SEND_MSG_BACK:
             ext["offset"] = str(self.log_offsets())
             return
-        ext["topic" if long else "b"] = self._chance.choice(TOPICS[:5])
-        ext["queueId" if long else "e"] = str(self._chance.choice((0, 0, 1, 2)))
-        ext["sysFlag" if long else "f"] = str(self._chance.choice((0, 0, 4, 8, 12)))
+        ext["topic" if long else "b"] = self._rng.choice(TOPICS[:5])
+        ext["queueId" if long else "e"] = str(self._rng.choice((0, 0, 1, 2)))
+        ext["sysFlag" if long else "f"] = str(self._rng.choice((0, 0, 4, 8, 12)))
 
     def _field(self, name: str, wire_name: str, kind: Any) -> str:
-        chance, known = self._chance, (name + wire_name).lower()
+        rng, known = self._rng, (name + wire_name).lower()
         if _is_number(kind):
-            if chance.random() < 0.1:
-                return chance.choice(ODD_NUMBERS)
-            if "offset" in known and chance.random() < 0.3:
+            if rng.random() < 0.1:
+                return rng.choice(ODD_NUMBERS)
+            if "offset" in known and rng.random() < 0.3:
                 return str(self.log_offsets())
-            return str(chance.choice(NUMBERS))
-        if chance.random() < 0.1:
+            return str(rng.choice(NUMBERS))
+        if rng.random() < 0.1:
             return self._text()
         if "properties" in known or wire_name == "i":
             return self._properties()
         if "group" in known or wire_name == "a":
-            return chance.choice(GROUPS)
+            return rng.choice(GROUPS)
         if "topic" in known or wire_name in ("b", "c"):
-            return chance.choice(TOPICS)
+            return rng.choice(TOPICS)
         if "addr" in known:
-            return chance.choice(ADDRESSES)
+            return rng.choice(ADDRESSES)
         if "client" in known:
-            return chance.choice(CLIENTS)
+            return rng.choice(CLIENTS)
         if "subscription" in known or "expression" in known or "key" in known:
-            return chance.choice(EXPRESSIONS)
+            return rng.choice(EXPRESSIONS)
         if kind is bool or kind == bool | None:
-            return chance.choice(("true", "false", "1", "maybe"))
+            return rng.choice(("true", "false", "1", "maybe"))
         return self._text()
 
     def _text(self) -> str:
-        return self._chance.choice(
-            (*TOPICS[:3], *GROUPS[:3], *NAMES, *ODD_NUMBERS, *CLIENTS, "SQL92", "TAG", "broker-a")
-        )
+        return self._rng.choice((*TOPICS[:3], *GROUPS[:3], *NAMES, *ODD_NUMBERS, *CLIENTS, "SQL92", "TAG", "broker-a"))
 
     def _properties(self) -> str:
-        chance = self._chance
+        rng = self._rng
         pieces = []
-        for _ in range(chance.choice((0, 1, 2, 4, 8))):
-            name = chance.choice(PROPERTIES)
+        for _ in range(rng.choice((0, 1, 2, 4, 8))):
+            name = rng.choice(PROPERTIES)
             if name in ("REAL_TOPIC", "RETRY_TOPIC"):
-                value = chance.choice(TOPICS)
-            elif chance.random() < 0.6:
-                value = str(chance.choice(NUMBERS))
+                value = rng.choice(TOPICS)
+            elif rng.random() < 0.6:
+                value = str(rng.choice(NUMBERS))
             else:
                 value = self._text()
             pieces.append(name + "\x01" + value)
-        if chance.random() < 0.02:
+        if rng.random() < 0.02:
             pieces.append("p\x01" + "x" * 32_700)
-        return "\x02".join(pieces) + chance.choice(("", "\x02", "\x02\x02", "\x01"))
+        return "\x02".join(pieces) + rng.choice(("", "\x02", "\x02\x02", "\x01"))
 
     # -- bodies
 
     def _body(self, code: int) -> bytes:
-        chance = self._chance
-        kind = chance.random()
+        rng = self._rng
+        kind = rng.random()
         if kind < 0.03:
-            return chance.randbytes(chance.choice((1, 20, 300)))
+            return rng.randbytes(rng.choice((1, 20, 300)))
         if kind < 0.06:
-            return _deep(chance)
+            return _deep(rng)
         if code in _SETTINGS:
             return self._settings_text()
         if code == RequestCode.SEND_BATCH_MESSAGE:
             body = encode_batch(
-                BatchItem(0, b"x" * chance.choice((0, 9, 200)), self._properties().encode("utf-8", "replace")[:32_767])
-                for _ in range(chance.choice((1, 2, 5)))
+                BatchItem(0, b"x" * rng.choice((0, 9, 200)), self._properties().encode("utf-8", "replace")[:32_767])
+                for _ in range(rng.choice((1, 2, 5)))
             )
-            return body if chance.random() < 0.8 else body[: chance.randrange(len(body))]
+            return body if rng.random() < 0.8 else body[: rng.randrange(len(body))]
         if code in _SENDS:
-            return chance.randbytes(chance.choice((0, 1, 40, 400)))
+            return rng.randbytes(rng.choice((0, 1, 40, 400)))
         names = _BODIES.get(RequestCode(code))
-        if names is None and chance.random() < 0.5:
+        if names is None and rng.random() < 0.5:
             return b""
-        name = chance.choice(names or sorted(self._bodies))
+        name = rng.choice(names or sorted(self._bodies))
         text = json.dumps(self.value_of(self._bodies[name], 0, name))
-        if code == RequestCode.REGISTER_BROKER and chance.random() < 0.3:
+        if code == RequestCode.REGISTER_BROKER and rng.random() < 0.3:
             return zlib.compress(text.encode())
         return text.encode()
 
     def _settings_text(self) -> bytes:
-        chance = self._chance
+        rng = self._rng
         lines = []
-        for _ in range(chance.choice((1, 1, 3))):
-            setting = chance.choice(self._settings)
-            if chance.random() < 0.5 and setting.kind in (int, float):
-                value = chance.choice((str(setting.minimum), str(setting.maximum), str(setting.default)))
-            elif setting.choices and chance.random() < 0.7:
-                value = chance.choice(setting.choices)
+        for _ in range(rng.choice((1, 1, 3))):
+            setting = rng.choice(self._settings)
+            if rng.random() < 0.5 and setting.kind in (int, float):
+                value = rng.choice((str(setting.minimum), str(setting.maximum), str(setting.default)))
+            elif setting.choices and rng.random() < 0.7:
+                value = rng.choice(setting.choices)
             else:
-                value = chance.choice((*ODD_NUMBERS, "true", "false", *map(str, NUMBERS), *NAMES))
-            key = setting.key if chance.random() < 0.9 else chance.choice(sorted(rocketmq_keys.ALL))
+                value = rng.choice((*ODD_NUMBERS, "true", "false", *map(str, NUMBERS), *NAMES))
+            key = setting.key if rng.random() < 0.9 else rng.choice(sorted(rocketmq_keys.ALL))
             lines.append(f"{key}={value}")
         return "\n".join(lines).encode("utf-8", "surrogatepass")
 
     def value_of(self, kind: Any, depth: int, name: str = "") -> Any:
         """A value that JSON can carry for a type; now and then one of another type."""
-        chance = self._chance
-        if depth > 4 or chance.random() < 0.03:
-            return chance.choice((None, "", "\ud800", 0, "9" * 400, [], {}, [[]], {"a": {}}))
+        rng = self._rng
+        if depth > 4 or rng.random() < 0.03:
+            return rng.choice((None, "", "\ud800", 0, "9" * 400, [], {}, [[]], {"a": {}}))
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return {field.encode_name: self.value_of(field.type, depth + 1, field.encode_name)
-                    for field in msgspec.structs.fields(kind) if chance.random() < 0.95}  # fmt: skip
+                    for field in msgspec.structs.fields(kind) if rng.random() < 0.95}  # fmt: skip
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin is typing.Annotated:
             return self.value_of(arguments[0], depth, name)
         if origin in (typing.Union, types.UnionType):
-            return self.value_of(chance.choice(arguments), depth, name)
+            return self.value_of(rng.choice(arguments), depth, name)
         if origin in (list, set, frozenset, tuple):
             inner = arguments[0] if arguments else str
-            return [self.value_of(inner, depth + 1, name) for _ in range(chance.choice((0, 1, 2, 2, 20)))]
+            return [self.value_of(inner, depth + 1, name) for _ in range(rng.choice((0, 1, 2, 2, 20)))]
         if origin is dict or (inspect.isclass(origin) and issubclass(origin, Mapping)):
             return {str(self.value_of(arguments[0], 9 if arguments[0] is not str else depth, name)):
                     self.value_of(arguments[1], depth + 1, name)
-                    for _ in range(chance.choice((0, 1, 2)))}  # fmt: skip
+                    for _ in range(rng.choice((0, 1, 2)))}  # fmt: skip
         if kind is int:
-            return chance.choice((*NUMBERS, *NUMBERS, "9" * 400, 1e300))
+            return rng.choice((*NUMBERS, *NUMBERS, "9" * 400, 1e300))
         if kind is bool:
-            return chance.choice((True, False, "true", 1))
+            return rng.choice((True, False, "true", 1))
         if kind is float:
-            return chance.choice((0.5, -1, 1e300))
+            return rng.choice((0.5, -1, 1e300))
         if inspect.isclass(kind) and issubclass(kind, enum.Enum):
-            return chance.choice([*(one.value for one in kind), "odd"])
+            return rng.choice([*(member.value for member in kind), "odd"])
         if kind is str:
             return self._field(name, name, str)
-        return chance.choice((None, {}, [], "T", 5))
+        return rng.choice((None, {}, [], "T", 5))
 
 
 def _is_number(kind: Any) -> bool:
     arguments = typing.get_args(kind)
-    return kind in (int, float) or any(_is_number(one) for one in arguments if one is not type(None))
+    return kind in (int, float) or any(_is_number(argument) for argument in arguments if argument is not type(None))
 
 
-def _deep(chance: Random) -> bytes:
-    return chance.choice((
+def _deep(rng: Random) -> bytes:
+    return rng.choice((
         b"[" * 5000, b'{"a":' * 3000, b"{" + b'"a":1,' * 3000 + b"}", b'{"a":[' + b'{"$ref":"$.a"},' * 300 + b"]}",
         b'{{"a":1}:{{"b":2}:3}}', b'"' + b"\\ud800" * 50 + b'"', b"{'a':1,}", b"\0" * 60, b'{"offsetTable":{null:1}}',
     ))  # fmt: skip

@@ -85,7 +85,7 @@ class Figures:
         ]
 
 
-class Watching(Faults):
+class HandlerWatch(Faults):
     """Keeps the table of handlers, and notes which of them a step of the loop is about."""
 
     def __init__(self, figures: Figures) -> None:
@@ -101,29 +101,29 @@ class Watching(Faults):
         function, holds, name = handler.function, self._figures.holds, request_name(code)
 
         def measured(request: Request) -> Any:
-            holds.handling(name)
+            holds.attribute_step(name)
             return function(request)
 
         async def in_steps(request: Request) -> Any:
-            with holds.all_about(name):
+            with holds.attribute_task(name):
                 return await function(request)  # type: ignore[misc]
 
         return replace(handler, function=in_steps if inspect.iscoroutinefunction(function) else measured)
 
 
-class Mistakes(logging.Handler):
+class FailedHandlers(logging.Handler):
     """Failed handlers, from the log."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.found: list[str] = []
+        self.messages: list[str] = []
         self.formatter = logging.Formatter("%(message)s")
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info:
-            self.found.append(self.format(record))
+            self.messages.append(self.format(record))
 
-    def __enter__(self) -> Mistakes:
+    def __enter__(self) -> FailedHandlers:
         logging.getLogger("rocketlet").addHandler(self)
         return self
 
@@ -132,33 +132,33 @@ class Mistakes(logging.Handler):
 
 
 async def attack(
-    network: MemoryNetwork, address: str, peer: HostilePeer, chance: Random, count: int, figures: Figures
+    network: MemoryNetwork, address: str, peer: HostilePeer, rng: Random, count: int, figures: Figures
 ) -> None:
     """Send frames on a few connections, some of which read, close or fall silent, while time passes."""
     async with trio.open_nursery() as nursery:
         streams: list[Any] = []
         for _ in range(count):
-            if not streams or (len(streams) < 4 and chance.random() < 0.1):
+            if not streams or (len(streams) < 4 and rng.random() < 0.1):
                 stream = await network.dial(address)
                 streams.append(stream)
-                if chance.random() < 0.9:
+                if rng.random() < 0.9:
                     nursery.start_soon(_read, stream, figures)
             code, frame = peer.frame()
             figures.frames += 1
             figures.codes[code] += 1
-            stream = chance.choice(streams)
+            stream = rng.choice(streams)
             try:
                 with trio.move_on_after(1):
                     await stream.send_all(frame)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 streams.remove(stream)
                 await stream.aclose()
-            if chance.random() < 0.03:
-                await trio.sleep(chance.choice(PAUSES))
-            if streams and chance.random() < 0.01:
-                stream = streams.pop(chance.randrange(len(streams)))
+            if rng.random() < 0.03:
+                await trio.sleep(rng.choice(PAUSES))
+            if streams and rng.random() < 0.01:
+                stream = streams.pop(rng.randrange(len(streams)))
                 await stream.aclose()
-        await trio.sleep(chance.choice(PAUSES))
+        await trio.sleep(rng.choice(PAUSES))
         nursery.cancel_scope.cancel()
         for stream in streams:
             await stream.aclose()
@@ -180,7 +180,11 @@ async def _read(stream: Any, figures: Figures) -> None:
 def broker_settings(disk: MemoryDisk) -> Loaded:
     """The settings in its file, including changes by the last run. Raises SettingsError."""
     text = disk.read_file(CONFIG) or b""
-    small = {one.key: str(SMALL_STORE[one.field]) for one in settings_of(StoreConfig) if one.field in SMALL_STORE}
+    small = {
+        setting.key: str(SMALL_STORE[setting.field])
+        for setting in settings_of(StoreConfig)
+        if setting.field in SMALL_STORE
+    }
     return load(
         BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig, MetricsConfig, AccessConfig,
         file=ConfigFile(CONFIG, java_properties.parse(java_properties.decode(text))),
@@ -188,39 +192,40 @@ def broker_settings(disk: MemoryDisk) -> Loaded:
     )  # fmt: skip
 
 
-async def broker_life(
-    disk: MemoryDisk, now: int, chance: Random, count: int, figures: Figures
-) -> tuple[MemoryDisk, int]:
+async def broker_life(disk: MemoryDisk, now: int, rng: Random, count: int, figures: Figures) -> tuple[MemoryDisk, int]:
     """One run of a broker: it starts, serves, is attacked, serves, and stops or is killed. Returns its disk and the
     time."""
-    network, watching, clock = MemoryNetwork(), Watching(figures), TrioWallClock(now)
-    broker = Broker(broker_settings(disk), network, disk, clock=clock, rng=chance, faults=watching)
+    network, watch, clock = MemoryNetwork(), HandlerWatch(figures), TrioWallClock(now)
+    broker = Broker(broker_settings(disk), network, disk, clock=clock, rng=rng, faults=watch)
     with trio.fail_after(LONGEST_LIFE):
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             async with ConnectionPool(network, PoolConfig()) as pool:
                 client = Client(pool, broker.identity.address)
-                await _usable(client)
-                settings = [one for config in broker.settings.loaded.configs for one in settings_of(type(config))]
-                peer = HostilePeer(watching.table, settings, chance, frames_to("broker", VECTORS, LONGEST_RECORDED))
-                peer.log_offsets = lambda: _some_record(broker, chance)
-                await attack(network, client.address, peer, chance, count, figures)
-                await _usable(client)
-            left = disk.copy() if chance.random() < 0.5 else disk  # a copy: as it is when the process is killed now
+                await _check_usable(client)
+                settings = [
+                    setting for config in broker.settings.loaded.configs for setting in settings_of(type(config))
+                ]
+                peer = HostilePeer(watch.table, settings, rng, frames_to("broker", VECTORS, LONGEST_RECORDED))
+                peer.log_offsets = lambda: _random_record(broker, rng)
+                await attack(network, client.address, peer, rng, count, figures)
+                await _check_usable(client)
+            # A copy: as it is when the process is killed now.
+            last_disk = disk.copy() if rng.random() < 0.5 else disk
             nursery.cancel_scope.cancel()
-    return left, clock()
+    return last_disk, clock()
 
 
-def _some_record(broker: Broker, chance: Random) -> int:
+def _random_record(broker: Broker, rng: Random) -> int:
     queues = [queue for queue in broker.store.queues if queue.end > queue.begin]
     if not queues:
         return 0
-    queue = chance.choice(queues)
-    entry = queue.entry(chance.randrange(queue.begin, queue.end))
+    queue = rng.choice(queues)
+    entry = queue.entry(rng.randrange(queue.begin, queue.end))
     return entry[0] if entry is not None else 0
 
 
-async def _usable(client: Client) -> None:
+async def _check_usable(client: Client) -> None:
     """Reset settings that refuse by design; then it must accept and deliver a message."""
     text = "\n".join(f"{key}={value}" for key, value in USABLE.items())
     answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, None, text.encode())
@@ -243,22 +248,22 @@ async def _until_sent(client: Client, role: str) -> Command:
 
 def run_broker(frames: int, seed: int, *, sequence: int = 150) -> Figures:
     """Lives of a broker until so many frames were sent; each tenth one begins with a new directory."""
-    chance, figures, disk, now = Random(seed), Figures(), MemoryDisk(), START_MS
-    with Mistakes() as mistakes, figures.holds:
+    rng, figures, disk, now = Random(seed), Figures(), MemoryDisk(), START_MS
+    with FailedHandlers() as failed_handlers, figures.holds:
         while figures.frames < frames:
             count = min(sequence, frames - figures.frames)
             disk, now = trio.run(
                 broker_life,
                 disk,
                 now,
-                chance,
+                rng,
                 count,
                 figures,
                 clock=MockClock(autojump_threshold=0),
                 instruments=[figures.holds],
             )
             figures.restarts += 1
-            assert not mistakes.found, mistakes.found[0]
+            assert not failed_handlers.messages, failed_handlers.messages[0]
             if figures.restarts % 10 == 0:
                 disk, now = MemoryDisk(), START_MS
     return figures
@@ -269,41 +274,41 @@ def run_broker(frames: int, seed: int, *, sequence: int = 150) -> Figures:
 
 def run_namesrv(frames: int, seed: int, *, sequence: int = 300) -> Figures:
     """The same for a name server, which keeps two files."""
-    chance, figures, held = Random(seed), Figures(), dict[str, bytes]()
-    with Mistakes() as mistakes, figures.holds:
+    rng, figures, files = Random(seed), Figures(), dict[str, bytes]()
+    with FailedHandlers() as failed_handlers, figures.holds:
         while figures.frames < frames:
             count = min(sequence, frames - figures.frames)
             trio.run(
                 namesrv_life,
-                held,
-                chance,
+                files,
+                rng,
                 count,
                 figures,
                 clock=MockClock(autojump_threshold=0),
                 instruments=[figures.holds],
             )
             figures.restarts += 1
-            assert not mistakes.found, mistakes.found[0]
+            assert not failed_handlers.messages, failed_handlers.messages[0]
             if figures.restarts % 10 == 0:
-                held = {}
+                files = {}
     return figures
 
 
-async def namesrv_life(held: dict[str, bytes], chance: Random, count: int, figures: Figures) -> None:
-    network, watching = MemoryNetwork(), Watching(figures)
-    text = held.get(CONFIG, b"")
+async def namesrv_life(file_contents: dict[str, bytes], rng: Random, count: int, figures: Figures) -> None:
+    network, watch = MemoryNetwork(), HandlerWatch(figures)
+    text = file_contents.get(CONFIG, b"")
     loaded = load(
         NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig,
         file=ConfigFile(CONFIG, java_properties.parse(java_properties.decode(text))),
         flags={"kvConfigPath": "kv.json"},
     )  # fmt: skip
-    server = NameServer(with_config_store_path(loaded), network, files=MemoryFiles(held), faults=watching)
+    server = NameServer(with_config_store_path(loaded), network, files=MemoryFiles(file_contents), faults=watch)
     with trio.fail_after(LONGEST_LIFE):
         async with trio.open_nursery() as nursery:
             address: str = await nursery.start(server.run)
-            settings = [one for config in loaded.configs for one in settings_of(type(config))]
-            peer = HostilePeer(watching.table, settings, chance, frames_to("namesrv", VECTORS, LONGEST_RECORDED))
-            await attack(network, address, peer, chance, count, figures)
+            settings = [setting for config in loaded.configs for setting in settings_of(type(config))]
+            peer = HostilePeer(watch.table, settings, rng, frames_to("namesrv", VECTORS, LONGEST_RECORDED))
+            await attack(network, address, peer, rng, count, figures)
             async with ConnectionPool(network, PoolConfig()) as pool:
                 for code in (RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, RequestCode.GET_BROKER_CLUSTER_INFO):
                     answer = await pool.call(address, Command(code), 30)
@@ -314,8 +319,8 @@ async def namesrv_life(held: dict[str, bytes], chance: Random, count: int, figur
 def main() -> None:
     logging.disable(logging.WARNING)
     logging.getLogger().addHandler(logging.NullHandler())
-    which, frames, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0
-    figures = {"broker": run_broker, "namesrv": run_namesrv}[which](frames, seed)
+    server, frames, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    figures = {"broker": run_broker, "namesrv": run_namesrv}[server](frames, seed)
     sys.stdout.write("\n".join(figures.lines()) + "\n")
 
 

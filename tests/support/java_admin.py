@@ -44,5 +44,5 @@ class JavaAdmin:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(words) + "\n")
         self._process.stdin.flush()
-        said = json.loads(self._process.stdout.readline())
-        return said["out"], said["err"]
+        output = json.loads(self._process.stdout.readline())
+        return output["out"], output["err"]

@@ -23,8 +23,8 @@ from tests.support.programs import program
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "0"))
 DRIVER, WORKER, EXECUTOR, BROKER, JAVA_BROKER = "driver", "python worker", "executor", "broker", "java broker"
-EACH = [DRIVER, WORKER, EXECUTOR, BROKER, pytest.param(JAVA_BROKER, marks=pytest.mark.interop)]
-RUNS = EACH if ROUNDS else ["each in turn"]
+VICTIMS = [DRIVER, WORKER, EXECUTOR, BROKER, pytest.param(JAVA_BROKER, marks=pytest.mark.interop)]
+RUNS = VICTIMS if ROUNDS else ["each in turn"]
 _WAIT_SECONDS = 900
 
 
@@ -42,34 +42,34 @@ class Broker(Protocol):
 class OurBroker:
     """A broker as a process, that can be killed and comes back where it was."""
 
-    def __init__(self, folder: Path, namesrv: str, held: ExitStack) -> None:
+    def __init__(self, folder: Path, namesrv: str, stack: ExitStack) -> None:
         settings = {
             "storePathRootDir": folder / "store",
             "flushDiskType": "SYNC_FLUSH",
             "listenPort": free_broker_port(),
         }
-        words = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
-        self._words = [*words, "-n", namesrv]
-        self._held = held
+        arguments = [argument for key, value in settings.items() for argument in (f"--{key}", str(value))]
+        self._arguments = [*arguments, "-n", namesrv]
+        self._stack = stack
         self.start()
 
     def start(self) -> None:
-        self._running = self._held.enter_context(program("broker", *self._words))
+        self._running = self._stack.enter_context(program("broker", *self._arguments))
         self._running.line_with("boot success")
 
     def kill(self) -> None:
         self._running.kill()
 
 
-def broker_for(run: str, folder: Path, namesrv: str, held: ExitStack) -> Broker:
+def broker_for(run: str, folder: Path, namesrv: str, stack: ExitStack) -> Broker:
     """Ours, unless it is the Java broker's turn."""
     if run != JAVA_BROKER:
-        return OurBroker(folder, namesrv, held)
+        return OurBroker(folder, namesrv, stack)
     try:
         programs = JavaPrograms.prepare()
-    except Missing as missing:
-        pytest.skip(str(missing))
-    return held.enter_context(programs.broker(folder / "java", namesrv, flushDiskType="SYNC_FLUSH"))
+    except Missing as error:
+        pytest.skip(str(error))
+    return stack.enter_context(programs.broker(folder / "java", namesrv, flushDiskType="SYNC_FLUSH"))
 
 
 def master_for(run: str) -> str:
@@ -85,7 +85,7 @@ class KilledStream:
         self._log = log
         self._batches = batches
         self._broker = broker
-        self._chance = Random(seed)
+        self._rng = Random(seed)
         self._process = start(command, log)
 
     def __enter__(self) -> Self:
@@ -98,7 +98,7 @@ class KilledStream:
     def kill(self, victim: str) -> None:
         """After two more batches, at any moment of the next."""
         self.wait_for_batches(2)
-        time.sleep(self._chance.random() * 1.5)
+        time.sleep(self._rng.random() * 1.5)
         if victim in (BROKER, JAVA_BROKER):
             self._broker.kill()
             self._broker.start()
@@ -111,12 +111,12 @@ class KilledStream:
 
     def wait_for_batches(self, count: int) -> None:
         """Wait until that many more batches are done."""
-        wanted = self._batches() + count
+        target = self._batches() + count
         deadline = time.monotonic() + _WAIT_SECONDS
-        while self._batches() < wanted:
+        while self._batches() < target:
             if self._process.poll() is not None:
                 self._process = start(self._command, self._log)
-            assert time.monotonic() < deadline, self.said[-4000:]
+            assert time.monotonic() < deadline, self.output[-4000:]
             time.sleep(0.1)
 
     def stop(self) -> int:
@@ -125,24 +125,24 @@ class KilledStream:
         return self._process.wait(600)
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self._log.read_text()
 
-    def _kill_one(self, what: bytes) -> None:
+    def _kill_one(self, pattern: bytes) -> None:
         """One of the processes that tasks run in."""
         deadline = time.monotonic() + _WAIT_SECONDS
-        while not (running := self._running(what)):
-            assert time.monotonic() < deadline, self.said[-4000:]
+        while not (running := self._running(pattern)):
+            assert time.monotonic() < deadline, self.output[-4000:]
             time.sleep(0.01)
-        os.kill(self._chance.choice(running), signal.SIGKILL)
+        os.kill(self._rng.choice(running), signal.SIGKILL)
 
-    def _running(self, what: bytes) -> list[int]:
-        found = []
+    def _running(self, pattern: bytes) -> list[int]:
+        pids = []
         for entry in Path("/proc").iterdir():
             try:
                 is_ours = entry.name.isdigit() and os.getsid(int(entry.name)) == self._process.pid
-                if is_ours and what in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
+                if is_ours and pattern in (entry / "cmdline").read_bytes():
+                    pids.append(int(entry.name))
             except OSError:
                 pass  # it has ended meanwhile
-        return found
+        return pids

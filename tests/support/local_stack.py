@@ -38,7 +38,7 @@ def local_stack(**settings: object) -> Iterator[str]:
     async def serve() -> None:
         token.append(trio.lowlevel.current_trio_token())
         configs = (NamesrvConfig(listen_port=0), ServerConfig(), MetricsConfig(), AccessConfig())
-        origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
+        origins = {setting.key: "default" for config in configs for setting in settings_of(type(config))}
         with scope:
             async with trio.open_nursery() as nursery:
                 server = NameServer(Loaded(configs, origins), TcpNetwork(), files=MemoryFiles())

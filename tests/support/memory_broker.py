@@ -67,7 +67,7 @@ CONFIGS = (
 def loaded_settings(**settings: object) -> Loaded:
     """Settings of a broker by the names of their fields, whichever dataclass has them."""
     # Real time goes on in a test of virtual time: a machine that stood still would have requests refused as stale.
-    given = {"broker_name": NAME, "broker_fast_failure_enable": False, **SMALL_STORE, **settings}
+    values_by_field = {"broker_name": NAME, "broker_fast_failure_enable": False, **SMALL_STORE, **settings}
     configs = []
     for config_type in (
         BrokerConfig,
@@ -79,16 +79,18 @@ def loaded_settings(**settings: object) -> Loaded:
         AccessConfig,
         FailoverConfig,
     ):
-        own = {one.field: one for one in settings_of(config_type)}
+        own_settings = {setting.field: setting for setting in settings_of(config_type)}
         values = {
-            name: own[name].parse(text) if isinstance(text, str) else text
-            for name, text in given.items()
-            if name in own
+            name: own_settings[name].parse(text) if isinstance(text, str) else text
+            for name, text in values_by_field.items()
+            if name in own_settings
         }
         configs.append(config_type(**values))
-    known = {one.field for config in configs for one in settings_of(type(config))}
-    assert given.keys() <= known, given.keys() - known
-    return Loaded(tuple(configs), {one.key: "default" for config in configs for one in settings_of(type(config))})
+    known_fields = {setting.field for config in configs for setting in settings_of(type(config))}
+    assert values_by_field.keys() <= known_fields, values_by_field.keys() - known_fields
+    return Loaded(
+        tuple(configs), {setting.key: "default" for config in configs for setting in settings_of(type(config))}
+    )
 
 
 @dataclass
@@ -133,7 +135,7 @@ class Client:
     ) -> Command:
         self.unique += 1
         properties.setdefault("UNIQ_KEY", f"{self.unique:032X}")
-        given: dict[str, Any] = {
+        header_fields: dict[str, Any] = {
             "queueId": queue_id,
             "topic": topic,
             "producerGroup": "PG",
@@ -142,11 +144,11 @@ class Client:
             "bornTimestamp": START_MS,
             "properties": message_properties.encode(properties),
         }
-        header = SendMessageHeaderV2(**(given | dict(fields or {})))
+        header = SendMessageHeaderV2(**(header_fields | dict(fields or {})))
         return await self.call(RequestCode.SEND_MESSAGE_V2, header, body)
 
     async def pull(self, topic: str, queue_id: int, offset: int, **fields: Any) -> Pulled:
-        given: dict[str, Any] = {
+        header_fields: dict[str, Any] = {
             "queueId": queue_id,
             "queueOffset": offset,
             "maxMsgNums": 32,
@@ -155,7 +157,7 @@ class Client:
             "sysFlag": SUBSCRIPTION,
             "subscription": "*",
         }
-        answer = await self.call(RequestCode.PULL_MESSAGE, PullMessageHeader(**(given | fields)))
+        answer = await self.call(RequestCode.PULL_MESSAGE, PullMessageHeader(**(header_fields | fields)))
         records = decode_all(bytes(answer.body)) if answer.code == 0 else []
         return Pulled(answer.code, answer.ext or {}, answer.remark, records)
 

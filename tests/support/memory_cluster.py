@@ -71,7 +71,7 @@ class Cluster:
             MetricsConfig(),
             AccessConfig(),
         )
-        origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
+        origins = {setting.key: "default" for config in configs for setting in settings_of(type(config))}
         server = NameServer(Loaded(configs, origins), self.network, files=MemoryFiles())
         await self._nursery.start(self._host, self.namesrvs[number], server)
 

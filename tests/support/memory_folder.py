@@ -8,7 +8,7 @@ HOME = "/conf"
 
 
 class MemoryFolder:
-    """See access.folder.Folder. `held` is by path; each write creates a newer file."""
+    """See access.folder.Folder. `contents` is by path; each write creates a newer file."""
 
     blocking = False
     default_path = f"{HOME}/plain_acl.yml"
@@ -16,27 +16,27 @@ class MemoryFolder:
 
     def __init__(self, text: str = "", **more: str) -> None:
         """`more`: files of acl/, by their names without .yml."""
-        self.held: dict[str, bytes] = {f"{HOME}/acl/{name}.yml": one.encode() for name, one in more.items()}
+        self.contents: dict[str, bytes] = {f"{HOME}/acl/{name}.yml": content.encode() for name, content in more.items()}
         if text:
-            self.held[self.default_path] = text.encode()
-        self._times = dict.fromkeys(self.held, 0)
+            self.contents[self.default_path] = text.encode()
+        self._times = dict.fromkeys(self.contents, 0)
         self._writes = 0
         self.fails = False
 
     def state(self) -> State:
-        paths = sorted(path for path in self.held if "/acl/" in path)
-        if self.default_path in self.held:
+        paths = sorted(path for path in self.contents if "/acl/" in path)
+        if self.default_path in self.contents:
             paths.append(self.default_path)
-        return tuple((path, self._times.get(path, 0), len(self.held[path]), 1) for path in paths)
+        return tuple((path, self._times.get(path, 0), len(self.contents[path]), 1) for path in paths)
 
     def read(self, path: str) -> bytes | None:
-        return self.held.get(path)
+        return self.contents.get(path)
 
     def replace(self, path: str, data: bytes) -> None:
         if self.fails:
             raise OSError(28, "No space left on device", path)
         self._writes += 1
-        self.held[path] = data
+        self.contents[path] = data
         self._times[path] = self._writes
 
     def write(self, text: str, path: str = "") -> None:
@@ -64,14 +64,14 @@ def account(
         f"  defaultTopicPerm: {topic}",
         f"  defaultGroupPerm: {group}",
         "  topicPerms:",
-        *(f"  - {one}" for one in topics),
+        *(f"  - {line}" for line in topics),
         "  groupPerms:",
-        *(f"  - {one}" for one in groups),
+        *(f"  - {line}" for line in groups),
     ]
     return "\n".join(lines) + "\n"
 
 
-def accounts(*one: str, everywhere: tuple[str, ...] = ()) -> str:
+def accounts(*entries: str, everywhere: tuple[str, ...] = ()) -> str:
     """A whole file."""
     white = "".join(f"- {address}\n" for address in everywhere)
-    return f"globalWhiteRemoteAddresses:\n{white}accounts:\n{''.join(one)}"
+    return f"globalWhiteRemoteAddresses:\n{white}accounts:\n{''.join(entries)}"

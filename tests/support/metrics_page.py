@@ -104,12 +104,14 @@ class Page:
         self.samples = [sample for family in families for sample in family.samples]
 
     def values(self, name: str, **labels: str) -> list[float]:
-        return [one.value for one in self.samples if one.name == name and labels.items() <= one.labels.items()]
+        return [
+            series.value for series in self.samples if series.name == name and labels.items() <= series.labels.items()
+        ]
 
     def value(self, name: str, **labels: str) -> float:
-        found = self.values(name, **labels)
-        assert found, f"{name} {labels} is not told"
-        return sum(found)
+        values = self.values(name, **labels)
+        assert values, f"{name} {labels} is not told"
+        return sum(values)
 
 
 _UNITS = {"B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4}
@@ -128,9 +130,9 @@ def runtime_value(name: str, table: dict[str, str]) -> float:
         duration = name.removeprefix("pmdt_")
         counts = dict(re.findall(r"\[(.*?)\]:(\d+)", table["putMessageDistributeTime"]))
         return float(counts[_DURATIONS.get(duration, duration.replace("to", "~"))])
-    if found := re.fullmatch(r"commitlogdir_capacity_(total|free)", name):
-        number, unit = re.findall(rf"{found[1]} : (\S+) (\w+)", table["commitLogDirCapacity"], re.IGNORECASE)[0]
+    if match := re.fullmatch(r"commitlogdir_capacity_(total|free)", name):
+        number, unit = re.findall(rf"{match[1]} : (\S+) (\w+)", table["commitLogDirCapacity"], re.IGNORECASE)[0]
         return float(number) * 1024.0 ** _UNITS[unit]
-    if found := re.fullmatch(r"(\w+_?tps)(10|60|600)", name):
-        return float(plain[found[1].replace("_", "")].split()[("10", "60", "600").index(found[2])])
+    if match := re.fullmatch(r"(\w+_?tps)(10|60|600)", name):
+        return float(plain[match[1].replace("_", "")].split()[("10", "60", "600").index(match[2])])
     return float(plain[name.replace("_", "")].split()[0])

@@ -27,39 +27,39 @@ _NUMBERS = [
 ]
 
 
-def mutated(frame: bytes, chance: Random) -> bytes:
+def mutated(frame: bytes, rng: Random) -> bytes:
     """One to four changes: flipped bits, boundary bytes, pieces removed, duplicated or inserted, wrong lengths
     and header types, numbers out of range."""
     data = bytearray(frame)
-    for _ in range(chance.randint(1, 4)):
+    for _ in range(rng.randint(1, 4)):
         if not data:
             return frame
-        at = chance.randrange(len(data))
-        match chance.randrange(8):
+        at = rng.randrange(len(data))
+        match rng.randrange(8):
             case 0:
-                data[at] ^= 1 << chance.randrange(8)
+                data[at] ^= 1 << rng.randrange(8)
             case 1:
-                data[at] = chance.choice(b'\x00\x01\x02\x7f\x80\xff{}[]",:0-9')
+                data[at] = rng.choice(b'\x00\x01\x02\x7f\x80\xff{}[]",:0-9')
             case 2:
-                del data[at : at + chance.randint(1, 20)]
+                del data[at : at + rng.randint(1, 20)]
             case 3:
-                data[at:at] = data[at : at + chance.randint(1, 40)]
+                data[at:at] = data[at : at + rng.randint(1, 40)]
             case 4:
-                data[at:at] = chance.randbytes(chance.randint(1, 20))
+                data[at:at] = rng.randbytes(rng.randint(1, 20))
             case 5:
-                begin = chance.choice([0, 4, 5, 8])
-                length = chance.choice([*_LENGTHS, len(data) - 4, len(data) - 3, len(data)])
+                begin = rng.choice([0, 4, 5, 8])
+                length = rng.choice([*_LENGTHS, len(data) - 4, len(data) - 3, len(data)])
                 data[begin : begin + 4] = (length & 0xFFFFFFFF).to_bytes(4, "big")
             case 6:
-                header_length = chance.choice([0, 1, 20, 21, len(data), 0xFFFFFF])
-                data[4:8] = (chance.randrange(4) << 24 | header_length).to_bytes(4, "big")
+                header_length = rng.choice([0, 1, 20, 21, len(data), 0xFFFFFF])
+                data[4:8] = (rng.randrange(4) << 24 | header_length).to_bytes(4, "big")
             case _:
-                number = chance.choice(_NUMBERS)
+                number = rng.choice(_NUMBERS)
                 data[at : at + len(number)] = number
     return bytes(data)
 
 
-def mended(frame: bytes) -> bytes:
+def with_fixed_length(frame: bytes) -> bytes:
     """The same with a correct first length, so that errors inside are reached as well."""
     return (len(frame) - 4).to_bytes(4, "big") + frame[4:] if len(frame) >= 8 else frame
 
@@ -67,13 +67,13 @@ def mended(frame: bytes) -> bytes:
 @lru_cache
 def frames_to(receiver: str, vectors: Path, longest: int) -> list[bytes]:
     """Recorded frames to a `broker` or a `namesrv`, in both header types, up to a length."""
-    found = set()
+    frames = set()
     for path in sorted((vectors / "frames").rglob("*.jsonl")):
         for line in path.read_text("utf-8").splitlines():
             frame = json.loads(line)
             if frame["to"] == receiver:
-                found.add(base64.b64decode(frame["b64"]))
-    return sorted(frame for frame in found if len(frame) <= longest)
+                frames.add(base64.b64decode(frame["b64"]))
+    return sorted(frame for frame in frames if len(frame) <= longest)
 
 
 async def feed(network: MemoryNetwork, address: str, data: bytes) -> None:

@@ -36,8 +36,8 @@ class Desk:
     """The handlers without sockets: a frame in, the answer's frame out."""
 
     def __init__(self, order: dict[str, str] | None = None) -> None:
-        held = {"kv": json.dumps({"configTable": {"ORDER_TOPIC_CONFIG": order} if order else {}}).encode()}
-        self.files = MemoryFiles(held)
+        contents = {"kv": json.dumps({"configTable": {"ORDER_TOPIC_CONFIG": order} if order else {}}).encode()}
+        self.files = MemoryFiles(contents)
         self.table = RouteTable()
         self.kv = KvConfig(DurableFile("kv", self.files))
         self.kv.load()

@@ -1,11 +1,11 @@
 """A name server, a master and its slaves, in one trio run: network and disks in memory, in virtual time.
 
-async with pair(slaves=2) as them:
-    answer = await them.master.send("T", b"hi")
-    await them.caught_up()
-    them.same_log()
-    await them.kill("slave-1")
-    await them.start("slave-1")
+async with pair(slaves=2) as cluster:
+    answer = await cluster.master.send("T", b"hi")
+    await cluster.caught_up()
+    cluster.same_log()
+    await cluster.kill("slave-1")
+    await cluster.start("slave-1")
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Member(Client):
         self.broker: Broker | None = None
         self.disk = MemoryDisk(page_size=512)
         self.scope = trio.CancelScope()
-        self.over = trio.Event()
-        self.over.set()
+        self.ended = trio.Event()
+        self.ended.set()
 
     @property
     def host(self) -> str:
@@ -91,11 +91,11 @@ class Pair:
 
     async def start(self, name: str, **more: object) -> Member:
         """Start a member on the disk that it had; a new name gets an empty one."""
-        known = self.members.get(name)
-        if known is None:
-            known = self.members[name] = Member(name, len(self.members), self._pool)
-        member = known
-        await member.over.wait()
+        present = self.members.get(name)
+        if present is None:
+            present = self.members[name] = Member(name, len(self.members), self._pool)
+        member = present
+        await member.ended.wait()
         role: dict[str, object] = {} if name == "master" else {"broker_role": "SLAVE", "broker_id": member.number}
         loaded = loaded_settings(
             **{
@@ -114,7 +114,7 @@ class Pair:
             clock=self.clock,
             rng=Random(self.random.getrandbits(32)),
         )
-        member.broker, member.over = broker, trio.Event()
+        member.broker, member.ended = broker, trio.Event()
         ready = trio.Event()
         self._nursery.start_soon(self._host, member, broker, ready)
         await ready.wait()
@@ -146,7 +146,7 @@ class Pair:
             self.network.unite(member.host, "*")
         finally:
             ready.set()
-            member.over.set()
+            member.ended.set()
 
     async def stop(self, name: str) -> None:
         """Stop it cleanly."""
@@ -192,11 +192,11 @@ async def pair(
     async with trio.open_nursery() as nursery, ConnectionPool(network, client or PoolConfig()) as pool:
         servers = NamesrvConfig(bind_address="10.1.0.1", listen_port=9876)
         configs = (servers, namesrv or ServerConfig(), MetricsConfig(), AccessConfig())
-        origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
+        origins = {setting.key: "default" for config in configs for setting in settings_of(type(config))}
         await nursery.start(NameServer(Loaded(configs, origins), network, files=MemoryFiles()).run)
-        them = Pair(nursery, pool, network, settings)
-        await them.start("master")
+        cluster = Pair(nursery, pool, network, settings)
+        await cluster.start("master")
         for number in range(1, slaves + 1):
-            await them.start(f"slave-{number}")
-        yield them
+            await cluster.start(f"slave-{number}")
+        yield cluster
         nursery.cancel_scope.cancel()

@@ -25,7 +25,7 @@ from tests.support.records import decode_all
 
 
 @dataclass
-class Got:
+class PoppedMessage:
     """One message of a pop."""
 
     record: Record
@@ -52,8 +52,8 @@ class Popper:
     order: bool = False
     invisible_ms: int = 30_000
 
-    async def pop(self, most: int = 32, *, poll_ms: int = 0, **fields: Any) -> list[Got]:
-        answer = await self.answer(most, poll_ms=poll_ms, **fields)
+    async def pop(self, count: int = 32, *, poll_ms: int = 0, **fields: Any) -> list[PoppedMessage]:
+        answer = await self.answer(count, poll_ms=poll_ms, **fields)
         if answer.code != 0:
             assert answer.code == 210, (answer.code, answer.remark)
             return []
@@ -63,7 +63,7 @@ class Popper:
         named = [(queue, int(one)) for (_, queue), text in offsets.items() for one in text.split(",")]
         assert named == [(record.queue_id, record.queue_offset) for record in records]
         return [
-            Got(
+            PoppedMessage(
                 record,
                 ReceiptHandle(
                     int(starts[0, record.queue_id]), header.popTime, header.invisibleTime, header.reviveQid, 0,
@@ -73,22 +73,22 @@ class Popper:
             for record in records
         ]  # fmt: skip
 
-    async def answer(self, most: int = 32, *, poll_ms: int = 0, **fields: Any) -> Command:
-        given: dict[str, Any] = {
-            "consumerGroup": self.group, "topic": self.topic, "maxMsgNums": most, "invisibleTime": self.invisible_ms,
+    async def answer(self, count: int = 32, *, poll_ms: int = 0, **fields: Any) -> Command:
+        header_fields: dict[str, Any] = {
+            "consumerGroup": self.group, "topic": self.topic, "maxMsgNums": count, "invisibleTime": self.invisible_ms,
             "pollTime": poll_ms, "order": self.order,
         }  # fmt: skip
-        return await self.client.call(RequestCode.POP_MESSAGE, PopMessageHeader(**(given | fields)))
+        return await self.client.call(RequestCode.POP_MESSAGE, PopMessageHeader(**(header_fields | fields)))
 
-    async def ack(self, got: Got) -> int:
-        handle = got.handle
+    async def ack(self, message: PoppedMessage) -> int:
+        handle = message.handle
         header = AckMessageHeader(handle.queue_id, handle.offset, self.group, self.topic, str(handle))
         return (await self.client.call(RequestCode.ACK_MESSAGE, header)).code
 
-    async def ack_all(self, messages: list[Got]) -> int:
+    async def ack_all(self, messages: list[PoppedMessage]) -> int:
         acks = []
-        for queue in sorted({got.handle.queue_id for got in messages}):
-            handles = [got.handle for got in messages if got.handle.queue_id == queue]
+        for queue in sorted({message.handle.queue_id for message in messages}):
+            handles = [message.handle for message in messages if message.handle.queue_id == queue]
             start = min(handle.offset for handle in handles)
             bits = BatchAck.bits_of(start, [handle.offset for handle in handles])
             first = handles[0]
@@ -98,13 +98,13 @@ class Popper:
         body = BatchAckBody(self.broker_name, acks).to_json()
         return (await self.client.call(RequestCode.BATCH_ACK_MESSAGE, None, body)).code
 
-    async def change(self, got: Got, invisible_ms: int) -> tuple[int, Got]:
-        handle = got.handle
+    async def change(self, message: PoppedMessage, invisible_ms: int) -> tuple[int, PoppedMessage]:
+        handle = message.handle
         header = ChangeInvisibleTimeHeader(
             handle.queue_id, handle.offset, invisible_ms, self.group, self.topic, str(handle)
         )
         answer = await self.client.call(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
         if answer.code != 0:
-            return answer.code, got
+            return answer.code, message
         new = from_ext(ChangeInvisibleTimeAnswerHeader, answer.ext)
-        return 0, Got(got.record, handle.changed(new.popTime, new.invisibleTime, new.reviveQid))
+        return 0, PoppedMessage(message.record, handle.changed(new.popTime, new.invisibleTime, new.reviveQid))

@@ -14,27 +14,27 @@ from contextlib import ExitStack, closing
 from random import Random
 
 _RANGE = range(12_000, 32_000)
-_MAX_GIVEN = len(_RANGE) // 4
-_chance = Random(os.getpid())  # concurrent tests look in different places
-_given: dict[int, None] = {}  # the latest: their servers may not have bound them yet
+_MAX_RECENT = len(_RANGE) // 4
+_rng = Random(os.getpid())  # concurrent tests look in different places
+_recent: dict[int, None] = {}  # the latest: their servers may not have bound them yet
 
 
 def free_port(*neighbours: int) -> int:
     """A port that is free on the loopback interface, together with those at these distances from it."""
     while True:
-        port = _chance.choice(_RANGE)
-        wanted = [port + distance for distance in (0, *neighbours)]
-        if not _given.keys().isdisjoint(wanted):
+        port = _rng.choice(_RANGE)
+        ports = [port + distance for distance in (0, *neighbours)]
+        if not _recent.keys().isdisjoint(ports):
             continue
-        with ExitStack() as held:
+        with ExitStack() as stack:
             try:
-                for one in wanted:
-                    held.enter_context(closing(socket.socket())).bind(("127.0.0.1", one))
+                for number in ports:
+                    stack.enter_context(closing(socket.socket())).bind(("127.0.0.1", number))
             except OSError:
                 continue
-        _given.update(dict.fromkeys(wanted))
-        while len(_given) > _MAX_GIVEN:
-            del _given[next(iter(_given))]
+        _recent.update(dict.fromkeys(ports))
+        while len(_recent) > _MAX_RECENT:
+            del _recent[next(iter(_recent))]
         return port
 
 

@@ -24,7 +24,7 @@ class Program:
 
     def __init__(self, module: str, arguments: Sequence[str] = (), environment: dict[str, str] | None = None) -> None:
         self.module = module
-        self.said: list[str] = []
+        self.output: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
         self.process = subprocess.Popen(
             [sys.executable, "-m", f"rocketlet.{module}", *arguments],
@@ -52,17 +52,17 @@ class Program:
             except queue.Empty:
                 line = None
             if line is None:
-                raise AssertionError(f"{self.module} did not say {text!r} but:\n" + "\n".join(self.said))
-            self.said.append(line)
+                raise AssertionError(f"{self.module} did not say {text!r} but:\n" + "\n".join(self.output))
+            self.output.append(line)
             if text in line:
                 return line
 
     def ended(self, timeout: float = STOP_TIMEOUT_S) -> int:
-        """Wait for its end. Returns the exit code; `said` has all output."""
+        """Wait for its end. Returns the exit code; `output` has all output."""
         code = self.process.wait(timeout)
         self._reader.join(timeout)
         while (line := self._lines.get(timeout=timeout)) is not None:
-            self.said.append(line)
+            self.output.append(line)
         return code
 
     def stop(self) -> int:
@@ -93,13 +93,15 @@ def program(module: str, *arguments: str) -> Iterator[Program]:
 @contextmanager
 def name_server(folder: Path, **settings: object) -> Iterator[tuple[Program, str]]:
     """Our name server and its address. `settings` by RocketMQ's keys."""
-    given: dict[str, object] = {
+    all_settings: dict[str, object] = {
         "listenPort": 0,
         "kvConfigPath": folder / "kvConfig.json",
         "configStorePath": folder / "namesrv.properties",
         **settings,
     }
-    with program("namesrv", *(word for key, value in given.items() for word in (f"--{key}", str(value)))) as running:
+    with program(
+        "namesrv", *(word for key, value in all_settings.items() for word in (f"--{key}", str(value)))
+    ) as running:
         line = running.line_with("boot success")
         yield running, line.partition("listening on ")[2].partition(",")[0]
 
@@ -107,12 +109,14 @@ def name_server(folder: Path, **settings: object) -> Iterator[tuple[Program, str
 @contextmanager
 def broker(folder: Path, **settings: object) -> Iterator[tuple[Program, str]]:
     """Our broker and its address for clients. `settings` by RocketMQ's keys."""
-    given: dict[str, object] = {
+    all_settings: dict[str, object] = {
         "brokerName": "broker-a",
         "listenPort": 0,
         "storePathRootDir": folder / "store",
         **settings,
     }
-    with program("broker", *(word for key, value in given.items() for word in (f"--{key}", str(value)))) as running:
+    with program(
+        "broker", *(word for key, value in all_settings.items() for word in (f"--{key}", str(value)))
+    ) as running:
         line = running.line_with("boot success")
         yield running, line.partition("clients are told ")[2].partition(";")[0].partition(",")[0]

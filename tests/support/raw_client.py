@@ -19,7 +19,7 @@ class RawClient:
 
     async def send(self, *frames: Command | bytes) -> None:
         """All in one write."""
-        await self.stream.send_all(b"".join(one if isinstance(one, bytes) else encode(one) for one in frames))
+        await self.stream.send_all(b"".join(frame if isinstance(frame, bytes) else encode(frame) for frame in frames))
 
     async def receive(self) -> Command:
         """The next frame. EOFError when the other side has closed."""

@@ -74,7 +74,7 @@ class Peer:
     stream: ByteStream
     answers: dict[int, Command] = field(default_factory=dict)
     questions: list[Command] = field(default_factory=list)
-    news: trio.Condition = field(default_factory=trio.Condition)
+    arrived: trio.Condition = field(default_factory=trio.Condition)
 
     async def listen(self) -> None:
         decoder = frame_codec.FrameDecoder()
@@ -85,26 +85,26 @@ class Peer:
                         self.answers[command.opaque] = command
                     else:
                         self.questions.append(command)
-                async with self.news:
-                    self.news.notify_all()
+                async with self.arrived:
+                    self.arrived.notify_all()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # closed by either side; waiters run into their timeout
 
     async def answer_to(self, opaque: int) -> Command:
-        async with self.news:
+        async with self.arrived:
             while opaque not in self.answers:
-                await self.news.wait()
+                await self.arrived.wait()
         return self.answers.pop(opaque)
 
     async def question(self, code: int) -> Command:
         """The next request of this code that the broker sent us."""
-        async with self.news:
+        async with self.arrived:
             while True:
                 for command in self.questions:
                     if command.code == code:
                         self.questions.remove(command)
                         return command
-                await self.news.wait()
+                await self.arrived.wait()
 
 
 @dataclass
@@ -159,12 +159,12 @@ class Player:
                     ours = await peer.answer_to(request.command.opaque)
                     self.pairs.append(Pair(request, frame.command, ours))
             else:
-                asked = await peer.question(frame.command.code)
-                self._opaques[frame.seq] = asked.opaque
-                self.asked.append((frame.command, asked))
+                question = await peer.question(frame.command.code)
+                self._opaques[frame.seq] = question.opaque
+                self.asked.append((frame.command, question))
             return
-        what = frame.command.code if not frame.is_response else f"the answer to {frame.answers}"
-        self.unanswered.append(f"seq {frame.seq}: {what} did not come")
+        description = frame.command.code if not frame.is_response else f"the answer to {frame.answers}"
+        self.unanswered.append(f"seq {frame.seq}: {description} did not come")
 
     async def _peer(self, conn: int) -> Peer:
         peer = self._peers.get(conn)
@@ -177,15 +177,15 @@ class Player:
 def differences(pair: Pair, ignored: frozenset[str]) -> list[str]:
     """Differences in code, header fields and remark; `ignored` fields must only be present."""
     java, ours = pair.java, pair.ours
-    found = []
+    lines = []
     if java.code != ours.code:
-        found.append(f"code {ours.code} ({ours.remark}) instead of {java.code} ({java.remark})")
+        lines.append(f"code {ours.code} ({ours.remark}) instead of {java.code} ({java.remark})")
     theirs, mine = java.ext or {}, ours.ext or {}
     if theirs.keys() != mine.keys():
-        found.append(f"fields {sorted(mine)} instead of {sorted(theirs)}")
+        lines.append(f"fields {sorted(mine)} instead of {sorted(theirs)}")
     for name, value in theirs.items():
         if name in mine and mine[name] != value and name not in ignored:
-            found.append(f"{name}={mine[name]} instead of {value}")
+            lines.append(f"{name}={mine[name]} instead of {value}")
     if bool(java.body) != bool(ours.body):
-        found.append(f"a body of {len(ours.body)} instead of {len(java.body)} bytes")
-    return [f"seq {pair.request.seq} ({pair.request.command.code}): {one}" for one in found]
+        lines.append(f"a body of {len(ours.body)} instead of {len(java.body)} bytes")
+    return [f"seq {pair.request.seq} ({pair.request.command.code}): {line}" for line in lines]

@@ -7,13 +7,13 @@ from rocketlet.common.message_record import CRC_PROPERTY, CRC_PROPERTY_SIZE, Buf
 
 def decode_all(buffer: Buffer) -> list[Record]:
     """The records of a pull's body, one after another. Raises RecordError at the first incomplete one."""
-    found = []
+    records = []
     at, end = 0, len(buffer)
     while at < end:
         record = decode(buffer, at, end)
-        found.append(record)
+        records.append(record)
         at += record.size
-    return found
+    return records
 
 
 def with_property_crc(record: Record) -> bytes:

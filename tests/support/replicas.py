@@ -1,11 +1,11 @@
 """Replicas that elect their master, in one trio run: network, disks and coordinator in memory, in virtual time.
 
-async with replicas(3) as them:
-    leader = await them.leader()
+async with replicas(3) as cluster:
+    leader = await cluster.leader()
     answer = await leader.send("T", b"hi")
-    await them.kill(leader.number)
-    await them.start(leader.number)
-    await them.alike()
+    await cluster.kill(leader.number)
+    await cluster.start(leader.number)
+    cluster.same_log()
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Member(Client):
         self.broker: Broker | None = None
         self.disk = MemoryDisk()
         self.scope = trio.CancelScope()
-        self.over = trio.Event()  # nothing of it runs any more
-        self.over.set()
+        self.ended = trio.Event()  # nothing of it runs any more
+        self.ended.set()
         self.lives = 0
 
     @property
@@ -101,8 +101,8 @@ class Replicas:
     async def start(self, number: int) -> Member:
         """Start a replica on the disk that it had; a new one gets an empty disk."""
         member = self.members.setdefault(number, Member(number, self._pool))
-        await member.over.wait()
-        member.over = trio.Event()
+        await member.ended.wait()
+        member.ended = trio.Event()
         ready = trio.Event()
         self._nursery.start_soon(self._host, member, ready)
         await ready.wait()
@@ -140,10 +140,10 @@ class Replicas:
                     await nursery.start(run_restarting, make)
                     ready.set()
         except* PowerCut:
-            self._heard_again(member, self._silenced.pop(member.number, ""))
+            self._reconnect(member, self._silenced.pop(member.number, ""))
         finally:
             ready.set()
-            member.over.set()
+            member.ended.set()
 
     def doom(self, number: int, after: int, *, power_cut: bool) -> None:
         """Make a replica die after that many more calls that change its disk: by a kill, or by a power cut."""
@@ -169,8 +169,8 @@ class Replicas:
         member.scope.cancel()
         member.broker = None
         await trio.sleep(seconds)
-        await member.over.wait()  # until its last task has ended
-        self._heard_again(member, name)
+        await member.ended.wait()  # until its last task has ended
+        self._reconnect(member, name)
 
     def _silence(self, member: Member) -> str:
         """Stop all its output. Returns its name at the coordinator, empty if it has none yet."""
@@ -179,7 +179,7 @@ class Replicas:
         self.coordination.cut_off.add(name)
         return name
 
-    def _heard_again(self, member: Member, name: str) -> None:
+    def _reconnect(self, member: Member, name: str) -> None:
         self.network.cut_host(member.host)
         self.network.unite(member.host, "*")
         self.coordination.cut_off.discard(name)
@@ -198,9 +198,9 @@ class Replicas:
         """The leader, once there is one."""
         with trio.fail_after(seconds):
             while True:
-                for one in self.leading():
-                    if one.driver is not None and one.driver.epoch == self.coordination.state.epoch:
-                        return one
+                for member in self.leading():
+                    if member.driver is not None and member.driver.epoch == self.coordination.state.epoch:
+                        return member
                 await trio.sleep(0.05)
 
     async def all_in_sync(self, seconds: float = 60) -> Member:
@@ -210,7 +210,10 @@ class Replicas:
                 leader = await self.leader()
                 assert leader.driver is not None
                 running = [member for member in self.members.values() if member.broker is not None]
-                ends = {(one.store.log.end, one.store.confirmed.value if one.store.confirmed else 0) for one in running}
+                ends = {
+                    (member.store.log.end, member.store.confirmed.value if member.store.confirmed else 0)
+                    for member in running
+                }
                 if len(leader.driver.status().insync) == len(running) and len(ends) == 1 and len({*ends.pop()}) == 1:
                     return leader
                 await trio.sleep(0.1)
@@ -232,11 +235,11 @@ async def replicas(size: int = 3, *, seed: int = 7, **settings: object) -> Async
             MetricsConfig(),
             AccessConfig(),
         )
-        origins = {one.key: "default" for config in configs for one in settings_of(type(config))}
+        origins = {setting.key: "default" for config in configs for setting in settings_of(type(config))}
         namesrv = NameServer(Loaded(configs, origins), network, files=MemoryFiles())
         await nursery.start(namesrv.run)
-        them = Replicas(nursery, pool, network, seed, settings)
+        cluster = Replicas(nursery, pool, network, seed, settings)
         for number in range(1, size + 1):
-            await them.start(number)
-        yield them
+            await cluster.start(number)
+        yield cluster
         nursery.cancel_scope.cancel()

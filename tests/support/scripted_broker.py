@@ -6,7 +6,7 @@
         script.next("a", RequestCode.PULL_MESSAGE, CUT)          # the connection breaks
 
 Other requests are answered as by an empty broker: sends are not stored and get the next offset, pulls are parked until
-scripted or timed out, groups have the members known from heartbeats. `asked` are all requests in order, as (broker,
+scripted or timed out, groups have the members known from heartbeats. `requests` are all requests in order, as (broker,
 code, header fields).
 """
 
@@ -56,7 +56,7 @@ class Script:
     clock: TrioWallClock
     names: list[str]
     queues: int = 2
-    asked: list[tuple[str, int, dict[str, str]]] = field(default_factory=list)
+    requests: list[tuple[str, int, dict[str, str]]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     perm: int = 6
     topics: set[str] | None = None
@@ -83,17 +83,17 @@ class Script:
 
     def count(self, code: RequestCode, broker: str | None = None) -> int:
         """How many requests of a code were made."""
-        return sum(asked == code and broker in (None, name) for name, asked, _ in self.asked)
+        return sum(asked == code and broker in (None, name) for name, asked, _ in self.requests)
 
     def headers(self, code: RequestCode) -> list[dict[str, str]]:
         """The header fields of all requests of a code."""
-        return [ext for _, asked, ext in self.asked if asked == code]
+        return [ext for _, asked, ext in self.requests if asked == code]
 
     def sent(self, broker: str | None = None) -> list[list[bytes]]:
         """The bodies of the messages of each send, in order; those of a batch together."""
         return [
             [bytes(item.body) for item in decode_batch(body)] if ext.get("m") == "true" else [body]
-            for (name, code, ext), body in zip(self.asked, self.bodies, strict=True)
+            for (name, code, ext), body in zip(self.requests, self.bodies, strict=True)
             if code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE) and broker in (None, name)
         ]
 
@@ -127,7 +127,7 @@ class Script:
 
     def _handler(self, broker: str, usual: Callable[[str, Request], Reply] | None) -> PlainFunction:
         def handle(request: Request) -> Reply | None:
-            self.asked.append((broker, request.code, request.ext))
+            self.requests.append((broker, request.code, request.ext))
             self.bodies.append(bytes(request.body))
             scripted = self._scripted[broker, request.code]
             if scripted:
@@ -145,7 +145,7 @@ class Script:
 
     def _pull(self, broker: str) -> AsyncFunction:
         async def handle(request: Request) -> Reply | None:
-            self.asked.append((broker, request.code, request.ext))
+            self.requests.append((broker, request.code, request.ext))
             self.bodies.append(b"")
             scripted = self._scripted[broker, int(RequestCode.PULL_MESSAGE)]
             with trio.move_on_after(int(request.ext["suspendTimeoutMillis"]) / 1000):

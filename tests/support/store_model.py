@@ -103,14 +103,14 @@ class StoreModel:
         self.now += 7
         self.written, self.is_checked = True, False
         try:
-            found = [self.store.put(puts[0])] if len(puts) == 1 else self.store.put_batch(puts)
+            appended = [self.store.put(puts[0])] if len(puts) == 1 else self.store.put_batch(puts)
         except PutRefused:
             return []
-        for put, at in zip(puts, found, strict=True):
+        for put, at in zip(puts, appended, strict=True):
             view = self.store.log.read(at.log_offset, at.size)
             assert view is not None
             self.kept.append(Kept(put, at, bytes(view)))
-        return found
+        return appended
 
     def put_ending_at(self, topic: str, queue_id: int, inside: int) -> None:
         """Append a message without properties whose record ends at that byte of a page."""
@@ -201,12 +201,12 @@ class StoreModel:
             while (result := self.store.get(queue.topic, queue.queue_id, offset, 32)).count:
                 pulled += result.body()
                 offset = result.next_offset
-            wanted = [
-                one.raw for one in self.kept
-                if one.has_entry and (one.put.topic, one.put.queue_id) == (queue.topic, queue.queue_id)
-                and one.at.log_offset >= begin and one.at.queue_offset >= queue.begin
+            expected = [
+                kept.raw for kept in self.kept
+                if kept.has_entry and (kept.put.topic, kept.put.queue_id) == (queue.topic, queue.queue_id)
+                and kept.at.log_offset >= begin and kept.at.queue_offset >= queue.begin
             ]  # fmt: skip
-            assert pulled == b"".join(wanted), queue
+            assert pulled == b"".join(expected), queue
 
     def _check_end(self, end: int) -> None:
         last = self.kept[-1].at.end if self.kept else self.store.log.begin
@@ -219,10 +219,10 @@ class StoreModel:
 
     def _check_queues(self) -> None:
         expected: dict[tuple[str, int], list[tuple[int, int, int, int]]] = {}
-        for one in self.kept:
-            if one.has_entry:
-                entry = (one.at.queue_offset, one.at.log_offset, one.at.size, one.put.tags_code)
-                expected.setdefault((one.put.topic, one.put.queue_id), []).append(entry)
+        for kept in self.kept:
+            if kept.has_entry:
+                entry = (kept.at.queue_offset, kept.at.log_offset, kept.at.size, kept.put.tags_code)
+                expected.setdefault((kept.put.topic, kept.put.queue_id), []).append(entry)
         begin = self.store.log.begin
         for queue in self.store.queues:
             entries = expected.pop((queue.topic, queue.queue_id), [])
@@ -242,15 +242,15 @@ class StoreModel:
     def _check_index(self) -> None:
         carrying: dict[tuple[str, str], list[int]] = {}
         begin = max(self.store.log.begin, self.begin_seen)
-        for one in self.kept:
-            if one.put.sys_flag & TRANSACTION_MASK != ROLLBACK and one.at.log_offset >= begin:
-                for key in one.put.keys:
-                    carrying.setdefault((one.put.topic, key.decode()), []).append(one.at.log_offset)
+        for kept in self.kept:
+            if kept.put.sys_flag & TRANSACTION_MASK != ROLLBACK and kept.at.log_offset >= begin:
+                for key in kept.put.keys:
+                    carrying.setdefault((kept.put.topic, key.decode()), []).append(kept.at.log_offset)
         for (topic, key), offsets in carrying.items():
             records = self.store.find_by_key(topic, key, 1000, 0, 1 << 62).records
-            found = [offset for offset, _ in records if offset >= begin]
-            most = self.config.max_msgs_num_batch
-            assert found[-most:] == sorted(set(offsets))[-most:], f"{topic} {key}"
+            offsets_found = [offset for offset, _ in records if offset >= begin]
+            limit = self.config.max_msgs_num_batch
+            assert offsets_found[-limit:] == sorted(set(offsets))[-limit:], f"{topic} {key}"
         entries = sum(len(offsets) for offsets in carrying.values())
         there = sum(
             1 for file in self.store.index.files for number in range(1, file.count + 1)

@@ -23,20 +23,20 @@ def manifest_of(name: str) -> dict[str, Any]:
     folder = STORES / name
     if not (folder / "manifest.json").exists():
         folder = STORES / json.loads((folder / "java.json").read_text())["base"]
-    found: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
-    return found
+    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
+    return manifest
 
 
 def expected_of(name: str) -> dict[str, Any]:
     """The results of a reader written from the format page."""
-    found: dict[str, Any] = json.loads((STORES / name / "expected.json").read_text("utf-8"))
-    return found
+    expected: dict[str, Any] = json.loads((STORES / name / "expected.json").read_text("utf-8"))
+    return expected
 
 
 def java_of(name: str) -> dict[str, Any]:
     """A Java broker's treatment of a damaged store."""
-    found: dict[str, Any] = json.loads((STORES / "damaged" / name / "java.json").read_text("utf-8"))
-    return found
+    treatment: dict[str, Any] = json.loads((STORES / "damaged" / name / "java.json").read_text("utf-8"))
+    return treatment
 
 
 def unpacked(name: str, under: Path) -> StoreConfig:

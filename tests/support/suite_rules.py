@@ -98,10 +98,10 @@ class SuiteRules:
             return outcome
         if self._started_process:
             pytest.fail("this test starts a process: mark it with pytest.mark.process", pytrace=False)
-        took = self._watch.seconds() - self._shared
-        if took > LIMIT_SECONDS and self._is_timed:
+        seconds = self._watch.seconds() - self._shared
+        if seconds > LIMIT_SECONDS and self._is_timed:
             pytest.fail(
-                f"this test takes {took:.1f} s, and one without a mark may take {LIMIT_SECONDS:g}: make it faster"
+                f"this test takes {seconds:.1f} s, and one without a mark may take {LIMIT_SECONDS:g}: make it faster"
                 " (virtual time, fewer examples, a smaller case beside a slow one), or mark it with pytest.mark.slow",
                 pytrace=False,
             )

@@ -56,7 +56,7 @@ def no_bits(topic: str, properties: bytes) -> bytes:
 
 def small_config(**settings: object) -> StoreConfig:
     """Files that a test fills quickly."""
-    given: dict[str, object] = {
+    defaults: dict[str, object] = {
         "store_path_root_dir": ROOT,
         "mapped_file_size_commit_log": 1 << 16,
         "mapped_file_size_consume_queue": 1000,
@@ -64,20 +64,20 @@ def small_config(**settings: object) -> StoreConfig:
         "max_index_num": 400,
         "max_message_size": 1 << 15,
     }
-    return StoreConfig(**(given | settings))  # type: ignore[arg-type]
+    return StoreConfig(**(defaults | settings))  # type: ignore[arg-type]
 
 
 class Producer:
     """The connection of a live producer of group P: records the checks it gets."""
 
     def __init__(self) -> None:
-        self.asked: list[Command] = []
+        self.checks: list[Command] = []
         self.lost = False
 
     def send_oneway(self, command: Command) -> None:
         if self.lost:
             raise ConnectionLost("the producer is gone")
-        self.asked.append(command)
+        self.checks.append(command)
 
 
 @dataclass
@@ -135,13 +135,13 @@ class WaitingParts:
     def records(self, topic: str, queue_id: int = 0) -> list[Record]:
         """All records of a queue."""
         queue = self.store.queue(topic, queue_id)
-        found = []
+        records = []
         for offset in range(queue.begin, queue.end) if queue is not None else ():
             entry = queue.entry(offset) if queue is not None else None
             raw = self.store.record_at(entry[0]) if entry is not None else None
             assert raw is not None
-            found.append(decode(raw))
-        return found
+            records.append(decode(raw))
+        return records
 
     def bodies(self, topic: str, queue_id: int = 0) -> list[bytes]:
         return [bytes(record.body) for record in self.records(topic, queue_id)]

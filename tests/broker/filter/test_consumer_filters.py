@@ -76,7 +76,7 @@ def test_leaving_and_coming_back() -> None:
     assert gone is not None
     assert gone.dead
     filters.group_left("g", 3000)
-    assert {known.topic: known.left for known in filters.of_group("g")} == {"t": 3000, "u": 2000}
+    assert {known.topic: known.left_at for known in filters.of_group("g")} == {"t": 3000, "u": 2000}
     filters.register("g", [sql("t", "a = 1", 5)], 4000)
     back = filters.get("t", "g")
     assert back is not None
@@ -109,7 +109,7 @@ def test_loaded_filters_wait_for_their_group() -> None:
     filters.load(table(sql("t", "a = 1", 5)).to_body(), now=100_000)
     known = filters.get("t", "g")
     assert known is not None
-    assert known.left == 70_000
+    assert known.left_at == 70_000
     filters.register("g", [sql("t", "a = 1", 5)], 100_001)
     assert not known.dead
 

@@ -31,11 +31,11 @@ from rocketlet.store.config import FlushDiskType
 from rocketlet.store.errors import DiskFull
 from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.memory_broker import RunningBroker, memory_broker
-from tests.support.popping import Got, Popper
+from tests.support.popping import PoppedMessage, Popper
 from tests.support.virtual_time import START_MS
 
 
-def bodies(messages: list[Got]) -> list[bytes]:
+def bodies(messages: list[PoppedMessage]) -> list[bytes]:
     return sorted(got.body for got in messages)
 
 
@@ -93,7 +93,7 @@ async def test_a_parked_pop_is_woken_by_a_message(autojump_clock: MockClock) -> 
         await send_some(one, 1)
         popper = Popper(one)
         await popper.ack_all(await popper.pop())
-        got: list[Got] = []
+        got: list[PoppedMessage] = []
 
         async def wait() -> None:
             got.extend(await Popper(other).pop(poll_ms=15_000))
@@ -122,7 +122,7 @@ async def test_changing_the_invisible_time_to_zero_wakes_a_parked_pop(autojump_c
         await send_some(one, 1)
         popper = Popper(one)
         (got,) = await popper.pop()
-        again: list[Got] = []
+        again: list[PoppedMessage] = []
 
         async def wait() -> None:
             again.extend(await Popper(other).pop(poll_ms=15_000))
@@ -212,7 +212,7 @@ async def test_an_orderly_ack_wakes_the_pop_waiting_for_the_next_message(autojum
         await send_some(one, 2, queues=1)
         popper = Popper(one, order=True)
         (first,) = await popper.pop(1)
-        got: list[Got] = []
+        got: list[PoppedMessage] = []
 
         async def wait() -> None:
             got.extend(await Popper(other, order=True).pop(poll_ms=15_000))
@@ -276,11 +276,11 @@ async def test_invalid_pops_are_refused(autojump_clock: MockClock) -> None:
         assert (await popper.answer(queueId=99)).code == 1
         assert (await popper.answer(invisibleTime=-1)).code == 1
         (got,) = await popper.pop()
-        assert await popper.ack(Got(got.record, got.handle)) == 0
+        assert await popper.ack(PoppedMessage(got.record, got.handle)) == 0
         never = got.handle.__class__(0, 1, 1, 0, 0, "broker-a", 0, 7)
-        assert await popper.ack(Got(got.record, never)) == 208
+        assert await popper.ack(PoppedMessage(got.record, never)) == 208
         bad = got.handle.__class__(0, 1, 1, 0, 0, "broker a", 0, 0)
-        assert await popper.ack(Got(got.record, bad)) == 1
+        assert await popper.ack(PoppedMessage(got.record, bad)) == 1
 
 
 async def test_notification_peek_and_polling_info(autojump_clock: MockClock) -> None:
@@ -399,7 +399,7 @@ async def test_a_snapshot_and_the_later_records_restore_the_same_tables(
     async with memory_broker() as one:
         await send_some(one, 30)
         popper = Popper(one)
-        kept: list[Got] = []
+        kept: list[PoppedMessage] = []
         for _ in range(10):
             got = await popper.pop(3)
             await popper.ack(got[0])

@@ -79,7 +79,7 @@ def test_a_killed_stream_loses_nothing_and_keys_remove_duplicates(tmp_path: Path
             deadline = time.monotonic() + 900
             copied: list[ReceivedMessage] = []
             while len(set(map(row_key, copied))) < len(sent):
-                assert time.monotonic() < deadline, f"{len(copied)} copies of {len(sent)}\n{copying.said[-4000:]}"
+                assert time.monotonic() < deadline, f"{len(copied)} copies of {len(sent)}\n{copying.output[-4000:]}"
                 time.sleep(1)
                 copied = messages(namesrv, "To")
             copying.stop()
