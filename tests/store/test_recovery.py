@@ -421,11 +421,13 @@ async def test_a_recovery_of_files_can_be_cancelled_between_them(tmp_path: Path)
     assert store._lock is not None
     store._lock.release()  # as a kill would
     begun: list[str] = []
+    token = trio.lowlevel.current_trio_token()
     with trio.CancelScope() as scope:
 
         def stop(line: str) -> None:
             begun.append(line)
-            trio.from_thread.run_sync(scope.cancel)
+            # By the token, because without it the waiting task itself would run this, and learn of it only later.
+            trio.from_thread.run_sync(scope.cancel, trio_token=token)
 
         await MessageStore(RealDisk(), config, lambda: 1, on_progress=stop).open()
     assert scope.cancelled_caught
