@@ -47,6 +47,7 @@ def run(program: str, start: Start) -> int:
 async def _serve(start: Start) -> None:
     import trio
 
+    gc.set_threshold(*GC_THRESHOLDS)  # a recovery too allocates much and leaves no cycles
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
         line = await start(nursery)
@@ -55,7 +56,6 @@ async def _serve(start: Start) -> None:
         # What a start allocates lives as long as the process, and need not be scanned repeatedly.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
 
 
 async def _cancel_on_signal(scope: trio.CancelScope) -> None:

@@ -143,8 +143,10 @@ def _run(stack: Any, settings: LocalSettings, format: str, with_console: bool) -
     import trio
 
     from rocketlet.common.errors import leaves
+    from rocketlet.remoting.server_process import GC_THRESHOLDS
 
     async def serve() -> None:
+        gc.set_threshold(*GC_THRESHOLDS)
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
                 addresses: Addresses = await nursery.start(stack.run)
@@ -153,7 +155,6 @@ def _run(stack: Any, settings: LocalSettings, format: str, with_console: bool) -
                     await nursery.start(_console, addresses.namesrv, format)
                 gc.collect()
                 gc.freeze()  # what exists after the start lives as long as the process
-                gc.set_threshold(50_000, 20, 20)
                 number = await anext(aiter(signals))
                 if format == "person":
                     click.echo(f"{signal.Signals(number).name}: stopping")
