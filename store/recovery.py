@@ -147,18 +147,22 @@ class Recovery:
         progress = read_progress(self._disk, self._root)
         if not self._log.files.files:
             self._refuse_lost_log(progress)
-        if progress is not None and not self._is_believable(progress):
-            report.notes.append("the progress point does not fit the files; checked the whole store")
+        reason = ""
+        if progress is None:
+            reason = "there is no progress point, as in a store that was RocketMQ's until now"
+        elif not self._is_believable(progress):
+            reason = "the progress point does not fit the files"
+            report.notes.append(f"{reason}; checked the whole store")
             drop_seals(self._disk, self._root)  # another program may have written to any of the files
-            believed = None
         elif whole:
-            believed = None
-        else:
-            believed = progress
+            reason = "asked to"
+        believed = progress if not reason else None
+        self._announce_whole(reason)
         try:
             walk = self._walk(believed)
         except NotContinuous:
             believed = None
+            self._announce_whole("the log does not continue as the progress point says")
             walk = self._walk(None)
         self._finish(walk, believed)
         if progress is not None and report.log_end < progress.log_offset:
@@ -267,6 +271,12 @@ class Recovery:
         return IndexRebuild.after(
             self._index, progress.index_name, progress.index_next, time, was_clean=self._report.was_clean
         )
+
+    def _announce_whole(self, reason: str) -> None:
+        """Say why a start takes long: nothing is served before all of the log has been checked."""
+        count = len(self._log.files.files)
+        if reason and count > 1:
+            self._on_progress(f"recovery: all {count} log files are checked before the store opens: {reason}")
 
     def _report_file(self, file: MappedFile) -> None:
         self._go_on()

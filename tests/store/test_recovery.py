@@ -432,7 +432,13 @@ async def test_a_recovery_of_files_can_be_cancelled_between_them(tmp_path: Path)
         await MessageStore(RealDisk(), config, lambda: 1, on_progress=stop).open()
     assert scope.cancelled_caught
     assert len(begun) == 1
-    again = MessageStore(RealDisk(), config, lambda: 1, on_progress=lambda _: None)
+    lines: list[str] = []
+    again = MessageStore(RealDisk(), config, lambda: 1, on_progress=lines.append)
     report = await again.open()
+    assert lines[0] == (
+        "recovery: all 4 log files are checked before the store opens: there is no progress point, as in a store that"
+        " was RocketMQ's until now"
+    )
+    assert [line.rpartition(", ")[2] for line in lines[1:5]] == [f"{number} of 4" for number in range(1, 5)]
     assert report.records > 10
     await again.close()
