@@ -102,8 +102,6 @@ def join_address(host: str, port: int) -> str:
 
 
 LARGEST_READ = 256 << 10
-SENDS_FILES = hasattr(os, "sendfile")
-_MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class _Scratch(threading.local):
@@ -156,28 +154,6 @@ class TcpStream:
         remaining = memoryview(data)
         while remaining := remaining[self.send_now(remaining) :]:
             await trio.lowlevel.wait_writable(self._socket)
-
-    async def send_file(self, head: bytes, descriptor: int, at: int, size: int) -> None:
-        """`send_all` of a few bytes followed by bytes of a file, which the kernel takes from its page cache. Does not
-        yield if there is room. REQUIRES that they are in memory, or the loop waits for the disk."""
-        try:
-            if (sent := self._socket.send(head, _MORE)) < len(head):
-                await self.send_all(head[sent:])
-        except BlockingIOError:
-            await self.send_all(head)
-        except OSError as error:
-            raise trio.BrokenResourceError(str(error)) from error
-        while size:
-            try:
-                sent = os.sendfile(self._socket.fileno(), descriptor, at, size)
-            except BlockingIOError:
-                await trio.lowlevel.wait_writable(self._socket)
-                continue
-            except OSError as error:
-                raise trio.BrokenResourceError(str(error)) from error
-            if not sent:
-                raise trio.BrokenResourceError("the file that is sent is shorter than it was")
-            at, size = at + sent, size - sent
 
     async def aclose(self) -> None:
         """See ByteStream."""

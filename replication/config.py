@@ -1,8 +1,7 @@
 """Settings of replication, by RocketMQ's keys. `brokerRole` is the store's, `brokerId` the broker's.
 
-Different from RocketMQ 4.9.8: `haAllowed` and `haUseTLS` are ours; `haTransferBatchSize` is 256 KiB instead of 32,
-because every slice costs a system call; an empty slave gets the whole log (`syncFromLastFile` restores RocketMQ's way;
-key and default are those of 5.x).
+Different from RocketMQ 4.9.8: `haAllowed` and `haUseTLS` are ours; an empty slave gets the whole log
+(`syncFromLastFile` restores RocketMQ's way; key and default are those of 5.x).
 
 Java: store/config/MessageStoreConfig.java
 """
@@ -39,8 +38,8 @@ class ReplicationConfig:
         False, "A new slave gets the last log file only, not the whole log.", updatable=True
     )
     ha_transfer_batch_size: int = setting(
-        256 << 10,
-        "Bytes of the log sent to a slave at once, at most.",
+        32 << 10,
+        "Bytes of the log in one slice for a slave, at most; several are sent at once.",
         minimum=1,
         maximum=LARGEST_SLICE,
         updatable=True,

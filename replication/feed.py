@@ -1,10 +1,9 @@
 """A master's port for slaves: each slave gets the log from its own end onwards and reports how far it has it.
 
-Two tasks per connection: one sends slices of the log as it grows, at the slave's pace, large ones straight from the
-file; the other reads reports. Only the kernel's buffers lie between a slow slave and the log, so a slow slave costs no
-memory and delays nothing else. A slave is dropped if it is silent for `haHousekeepingInterval`, reports bytes that it
-cannot have, or owes an acknowledgement for STALLED_SECONDS: no slave is better than one that every send waits for in
-vain.
+Two tasks per connection: one sends slices of the log as it grows, at the slave's pace; the other reads reports. Only
+the kernel's buffers lie between a slow slave and the log, so a slow slave costs no memory and delays nothing else. A
+slave is dropped if it is silent for `haHousekeepingInterval`, reports bytes that it cannot have, or owes an
+acknowledgement for STALLED_SECONDS: no slave is better than one that every send waits for in vain.
 
 `replicated` is the offset up to which `policy` finds the log confirmed. By default the confirmation of one slave
 suffices for a SYNC_MASTER, as in RocketMQ. With SYNC_FLUSH slaves are sent only flushed bytes, so no slave ever has
@@ -25,7 +24,7 @@ import trio
 
 from rocketlet.remoting.config import TlsMode
 from rocketlet.remoting.first_byte import detect_tls
-from rocketlet.remoting.transport import SENDS_FILES, ByteStream, Network, TcpStream
+from rocketlet.remoting.transport import ByteStream, Network
 from rocketlet.replication.admission import MAX_CONNECTIONS, admit
 from rocketlet.replication.config import ReplicationConfig
 from rocketlet.replication.slave_view import LogSpan, NotServed, SlaveView, start_for
@@ -45,8 +44,9 @@ STALLED_SECONDS = 6.0  # twice the default of slaveTimeout
 # rarely: a turn of the loop for a few messages, or for a report, costs as much as to take 20 messages.
 _COLLECT_SECONDS = 0.01
 _AWAITED_SECONDS = 1.0  # for so long after somebody waited nothing is collected
-_MAX_COPIED = 32 << 10  # to copy so much costs less than another call of the system
-_SLICES_A_TURN = 4  # before other tasks get their turn; 1 MiB by default, some tenths of a millisecond
+# Slices are written together, for a call of the system costs more than to copy a few of them.
+_SLICES_AT_ONCE = 8
+_BYTES_AT_ONCE = 256 << 10
 
 
 @dataclass(slots=True, eq=False)
@@ -256,40 +256,38 @@ class Feed:
     async def _send(self, slave: ServedSlave) -> None:
         """Send the log as it grows, and a heartbeat when it does not."""
         stream, view, source = slave.stream, slave.view, self._source
-        tcp = stream if isinstance(stream, TcpStream) and SENDS_FILES else None
-        in_turn = 0
         while True:
             if view.sent >= source.value:
-                in_turn = 0
                 with trio.move_on_after(self._config().heartbeat_seconds):
                     await source.reach(view.sent + 1)
                     continue
-                await _write(stream, SLICE.pack(view.sent, 0))
+                await stream.send_all(SLICE.pack(view.sent, 0))
                 continue
-            offset = view.sent
-            max_size = min(self._config().ha_transfer_batch_size, source.value - offset)
-            part = self._slices.in_file(offset, max_size) if tcp is not None and max_size > _MAX_COPIED else None
-            if tcp is not None and part is not None:
-                view.sending(part.size, trio.current_time())
-                await tcp.send_file(SLICE.pack(offset, part.size), part.descriptor, part.at, part.size)
-            else:
-                piece = self._slices.now(offset, max_size)
-                if piece is None:
-                    piece = await self._slices.wait(offset, max_size)
-                # Before it is written: the acknowledgement may come while the rest still waits for room.
-                view.sending(len(piece), trio.current_time())
-                await _write(stream, SLICE.pack(offset, len(piece)), piece)
-            if view.sent >= source.value and not self._is_expected():
-                await trio.sleep(_COLLECT_SECONDS)
-            in_turn += 1
-            if in_turn >= _SLICES_A_TURN:
-                in_turn = 0
+            slices = self._gathered(view.sent) or [await self._slices.wait(view.sent, self._largest_slice(view.sent))]
+            parts, offset = list[bytes | memoryview](), view.sent
+            for piece in slices:
+                parts += (SLICE.pack(offset, len(piece)), piece)
+                offset += len(piece)
+            # Before it is written: the acknowledgement may come while the rest still waits for room.
+            view.sending(offset - view.sent, trio.current_time())
+            data = b"".join(parts)
+            if (sent := stream.send_now(data)) < len(data):
+                await stream.send_all(memoryview(data)[sent:])
+            if view.sent < source.value:
                 await trio.lowlevel.checkpoint()
+            elif not self._is_expected():
+                await trio.sleep(_COLLECT_SECONDS)
 
+    def _gathered(self, offset: int) -> list[bytes | memoryview]:
+        """The next slices for one call of the system; none if the disk has to be waited for."""
+        slices, end = list[bytes | memoryview](), min(self._source.value, offset + _BYTES_AT_ONCE)
+        while offset < end and len(slices) < _SLICES_AT_ONCE:
+            piece = self._slices.now(offset, self._largest_slice(offset))
+            if piece is None:
+                break
+            slices.append(piece)
+            offset += len(piece)
+        return slices
 
-async def _write(stream: ByteStream, head: bytes, piece: bytes | memoryview = b"") -> None:
-    """Hand both over: a large slice of the mapping is not copied to stand after its header."""
-    for part in (head, piece) if len(piece) > _MAX_COPIED else (b"".join((head, piece)),):
-        sent = stream.send_now(part)
-        if sent < len(part):
-            await stream.send_all(memoryview(part)[sent:])
+    def _largest_slice(self, offset: int) -> int:
+        return min(self._config().ha_transfer_batch_size, self._source.value - offset)

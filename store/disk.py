@@ -43,9 +43,6 @@ class Region(Protocol):
     def read_now(self, at: int, size: int) -> bytes | None:
         """Bytes of the file, or None where the disk would have to be waited for."""
 
-    def descriptor(self) -> int | None:
-        """Of the file, for as long as this region is held; None where there is none to be had."""
-
     def next_data(self, at: int) -> tuple[int, int] | None:
         """[begin, end) of the next part at or after `at` that may hold something else than zeros; None if there is
         none. Reading holes would fill the page cache with zeros."""

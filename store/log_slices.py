@@ -1,9 +1,8 @@
 """Raw pieces of the log for what copies it: a slave, a backup.
 
-What was written since this process started, and is recent, is handed out as a view of the mapping, without a copy; to
-a socket as a part of the file (`in_file`), which the kernel sends without mapping it. Older bytes come from the page
-cache, and where that would have to wait the caller reads in a worker thread (`wait`): a slave that is days behind must
-not stall the loop of its master.
+What was written since this process started, and is recent, is handed out as a view of the mapping, without a copy.
+Older bytes come from the page cache, and where that would have to wait the caller reads in a worker thread (`wait`): a
+slave that is days behind must not stall the loop of its master.
 
 Java: store/DefaultMessageStore.java#getCommitLogData
 """
@@ -11,25 +10,15 @@ Java: store/DefaultMessageStore.java#getCommitLogData
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from rocketlet.store.commit_log import CommitLog
-from rocketlet.store.disk import Disk, Region
+from rocketlet.store.disk import Disk
 from rocketlet.store.mapped_file import MappedFile
 from rocketlet.store.offload import offload
 
 
 class SliceGone(LookupError):
     """The log begins after the requested offset: retention deleted its file."""
-
-
-class FileSlice(NamedTuple):
-    """A part of a file, whose region keeps the descriptor open."""
-
-    descriptor: int
-    at: int
-    size: int
-    region: Region
 
 
 class LogSlices:
@@ -47,15 +36,6 @@ class LogSlices:
         if offset >= self._hot_from():
             return file.buffer[at : at + size].toreadonly()
         return file.region.read_now(at, size)
-
-    def in_file(self, offset: int, max_size: int) -> FileSlice | None:
-        """The same as a part of a file; None where it may not be in memory, or there is no file. Raises SliceGone."""
-        file, at, size = self._place(offset, max_size)
-        if offset < self._hot_from():
-            return None
-        region = file.region
-        descriptor = region.descriptor()
-        return None if descriptor is None else FileSlice(descriptor, at, size, region)
 
     async def wait(self, offset: int, max_size: int) -> bytes:
         """The same, read in a worker thread. Raises SliceGone, OSError."""

@@ -174,11 +174,6 @@ class RealRegion:
         with self._opened() as descriptor:
             return platform_files.next_data(descriptor, at, self.size)
 
-    def descriptor(self) -> int | None:
-        with suppress(OSError), self._opened():  # deleted, or too many are open
-            return self._descriptor
-        return None
-
     @contextmanager
     def _opened(self) -> Iterator[int]:
         """A descriptor of the file. Raises FileNotFoundError where it was deleted before anybody asked for one."""
@@ -273,9 +268,6 @@ class PrivateRegion:
 
     def read_now(self, at: int, size: int) -> bytes | None:
         return self.read(at, size)
-
-    def descriptor(self) -> int | None:
-        return None  # the file does not have what is written here
 
     def next_data(self, at: int) -> tuple[int, int] | None:
         below = platform_files.next_data(self._descriptor, at, self.size) if self._descriptor is not None else None

@@ -30,7 +30,6 @@ OTHER_DEFAULTS = {
     "enablePropertyFilter": "SQL92 filters are on",
     "waitTimeMillsInSendQueue": "here a stop of the process counts, and a client gives up on the answer (broker.md)",
     "haListenPort": "it is listenPort + 1, which 10912 is for the default alone",
-    "haTransferBatchSize": "with slices of 32 KiB a new slave costs its master twice the CPU (replication.md)",
     # Machine-dependent, and so left out of the recorded lists.
     "rocketmqHome": "",
     "kvConfigPath": "",

@@ -187,7 +187,6 @@ class Known(NamedTuple):
 
 
 NO_ACCOUNTS = "this broker has no access control"
-DEFAULTS = Known("haTransferBatchSize 32768$", "haTransferBatchSize 262144$")
 KNOWN = {
     "updateSubGroup -b BROKER -g golden/bad": Known(
         r"create subscription group|SubscriptionGroupConfig",
@@ -198,8 +197,6 @@ KNOWN = {
     "brokerStatus -c DefaultCluster": Known(
         "earliestMessageTimeStamp : -1$", "earliestMessageTimeStamp : MILLISECONDS$"
     ),
-    "getBrokerConfig -b BROKER": DEFAULTS,
-    "getBrokerConfig -c DefaultCluster": DEFAULTS,
 }
 
 

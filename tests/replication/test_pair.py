@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.replication.stream_codec import SLICE, report
 from tests.support.pair import pair
 
 
@@ -44,6 +45,26 @@ async def test_a_sync_master_acknowledges_only_what_a_slave_has(autojump_clock: 
         await trio.sleep(1)
         assert (await cluster.master.send("T", b"together again")).code == 0
         cluster.same_log()
+
+
+async def test_slices_have_the_size_that_is_set_and_go_out_together(autojump_clock: MockClock) -> None:
+    async with pair(slaves=0, ha_transfer_batch_size=1000) as cluster:
+        for number in range(30):
+            await cluster.master.send("T", b"%d " % number * 100)
+        stream = await cluster.network.of_host("10.1.0.77").dial(cluster.master.ha_address)
+        await stream.send_all(report(1))
+        first = data = await stream.receive_some(1 << 20)
+        end, at, slices = cluster.master.store.log.end, 1, list[bytes]()
+        while at < end:
+            while len(data) < SLICE.size or len(data) < SLICE.size + SLICE.unpack_from(data)[1]:
+                data += await stream.receive_some(1 << 20)
+            offset, size = SLICE.unpack_from(data)
+            assert offset == at
+            assert 0 < size <= 1000
+            slices.append(data[SLICE.size : SLICE.size + size])
+            at, data = at + size, data[SLICE.size + size :]
+        assert b"".join(slices) == cluster.master.log()[1:end]
+        assert len(first) == 8 * (SLICE.size + 1000)
 
 
 def recorded() -> list[tuple[dict[str, Any], dict[str, Any]]]:
