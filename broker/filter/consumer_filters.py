@@ -12,6 +12,7 @@ Java: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -112,6 +113,17 @@ class ConsumerFilters:
         yield b'{"filterDataByTopic":'
         yield from object_pieces(((topic, self._of_topic(topic)) for topic in list(self._topics)), between)
         yield b"}"
+
+    def text(self, topic: str, group: str) -> str:
+        """A group's record as it stands in RocketMQ's consumerFilter.json; "null" if it has none."""
+        known = self.get(topic, group)
+        if known is None:
+            return "null"
+        record = _to_json(known, self.bloom)
+        positions, record["bloomFilterData"]["bitPos"] = record["bloomFilterData"]["bitPos"], None
+        text = json.dumps(record, indent="\t", separators=(",", ":"), ensure_ascii=False)
+        # fastjson keeps numbers in one line, which json does not.
+        return text.replace('"bitPos":null', f'"bitPos":{json.dumps(positions, separators=(",", ":"))}', 1)
 
     def _of_topic(self, topic: str) -> dict[str, Any]:
         groups = {known.group: _to_json(known, self.bloom) for known in self.of_topic(topic)}

@@ -22,7 +22,6 @@ from rocketlet.broker.filter.message_filter import EVERYTHING, MessageFilter, by
 from rocketlet.broker.handlers.membership import data_of
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.topic_table import TopicTable
-from rocketlet.common import fastjson
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import TAG, Subscription
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
@@ -106,7 +105,7 @@ class StoreAdmin:
                 body.filterData = f"{header.consumerGroup}@{header.topic} is not online!"
             else:
                 body.subscriptionData = data_of(subscription)
-                body.filterData = self._filter_text(header.topic, header.consumerGroup)
+                body.filterData = self._filters.text(header.topic, header.consumerGroup)
                 passes = self._filter_of(subscription, header.consumerGroup)
         stop = min(queue.end, header.index + max(1, min(header.count, MAX_ENTRIES)))
         turns = Turns()
@@ -123,15 +122,6 @@ class StoreAdmin:
             return by_tags(subscription)
         known = self._filters.get(subscription.topic, group)
         return EVERYTHING if known is None else by_consumer_filter(known, self._filters.bloom)
-
-    def _filter_text(self, topic: str, group: str) -> str:
-        """The group's SQL92 filter as JSON, as text in JSON; null if it has none, as in RocketMQ."""
-        consumer_filter = self._filters.get(topic, group)
-        return (
-            "null"
-            if consumer_filter is None
-            else fastjson.dumps({"expression": consumer_filter.selector.expression}).decode()
-        )
 
     async def clean_queues(self, request: Request) -> Reply:
         log.info("%s asks to delete queue files whose messages are gone", request.connection.peer)

@@ -47,7 +47,7 @@ def _mean(rows: list[dict[str, Any]]) -> float:
 
 @command("checkMsgSendRT")
 @TOPIC
-@click.option("-a", "--amount", type=click.IntRange(1), default=100, show_default=True, help="Number of brokers.")
+@click.option("-a", "--amount", type=click.IntRange(1), default=100, show_default=True, help="Number of sends.")
 @click.option("-s", "--size", type=click.IntRange(1), default=128, show_default=True, help="Bytes of each.")
 async def check_msg_send_rt(calls: Admin, topic: str, amount: int, size: int) -> Result:
     """Send to each queue in turn, and show how long each send took."""

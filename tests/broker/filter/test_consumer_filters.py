@@ -104,6 +104,15 @@ def test_a_java_brokers_file_is_read(vectors: Path) -> None:
     assert json.loads(fastjson.dumps(filters.to_body())) == fastjson.loads(text)
 
 
+def test_a_record_as_text_is_the_java_brokers(vectors: Path) -> None:
+    text = (vectors / "config" / "sql" / "consumerFilter.json").read_text()
+    filters = ConsumerFilters(BLOOM)
+    filters.load(fastjson.loads(text), now=1795006400000)
+    indented = filters.text("TopicS", "CG_sql0").replace("\n", "\n" + "\t" * 4)
+    assert f'"CG_sql0":{indented}' in text
+    assert filters.text("TopicS", "nobody") == "null"
+
+
 def test_loaded_filters_wait_for_their_group() -> None:
     filters = ConsumerFilters(BLOOM)
     filters.load(table(sql("t", "a = 1", 5)).to_body(), now=100_000)
