@@ -8,13 +8,45 @@ Java: remoting/common/RemotingUtil.java (getLocalAddress), which takes the first
 
 from __future__ import annotations
 
+import logging
+import re
 import socket
 from collections.abc import Iterable
 
-from rocketlet.remoting.transport import split_address
+from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.identity import Identity
+from rocketlet.remoting.transport import join_address, split_address
+
+log = logging.getLogger("rocketlet.broker.own_address")
 
 LOOPBACK = "127.0.0.1"
+_EVERY_INTERFACE = ("0.0.0.0", "::")
 _ELSEWHERE = ("203.0.113.1", 9)  # reserved for documentation (RFC 5737): no host has it
+
+
+def settle_addresses(identity: Identity, config: BrokerConfig, bound: str) -> None:
+    """Give a broker its addresses, now that its port is bound."""
+    host, port = split_address(bound)
+    loopback = ""
+    if config.broker_ip1:
+        advertised = config.broker_ip1
+        if config.advertises_unreachable_address:
+            log.warning("clients are told %s, but bindAddress=%s admits only this host", advertised, host)
+    elif config.bind_address in _EVERY_INTERFACE:
+        advertised, loopback = own_address(config.namesrv_addr), join_address(LOOPBACK, port)
+    else:
+        advertised = host
+    try:
+        ip = ip_of(advertised)
+    except OSError as error:
+        ip = LOOPBACK
+        log.warning("brokerIP1 is %s, which is no address known here (%s): records bear %s", advertised, error, ip)
+    identity.settle(join_address(advertised, port), loopback, join_address(ip, port))
+
+
+def host_name() -> str:
+    """The default name of a broker: the host's, with characters replaced that topic names may not have."""
+    return re.sub(r"[^%|a-zA-Z0-9_-]", "-", socket.gethostname()) or "broker"
 
 
 def own_address(name_servers: Iterable[str]) -> str:

@@ -174,6 +174,14 @@ SHELLS = ["os.system", "os.popen", "eval", "exec"]
 COMPOSITION_ROOTS = {
     "proxy.proxy": ["proxy.__main__", "tools.*"],
     "broker.broker": ["broker.__main__", "tools.*"],
+    "broker.requests": ["broker.broker"],
+    "broker.parts": [
+        "broker.broker",
+        "broker.duties",
+        "broker.requests",
+        "broker.metrics.*",
+        "broker.handlers.replicas",
+    ],
     "namesrv.namesrv": ["namesrv.__main__", "tools.*"],
 }
 

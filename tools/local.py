@@ -248,9 +248,10 @@ class LocalStack:
         self._electing_groups()
         for member in self._members:
             broker = self.brokers.get(member.name)
-            if _name(member.number) != name or broker is None or broker.group is None or broker.group.driver is None:
+            replicas = broker.parts.group if broker is not None and _name(member.number) == name else None
+            if replicas is None or replicas.driver is None:
                 continue
-            driver, group = broker.group.driver, self._groups[member.number]
+            driver, group = replicas.driver, self._groups[member.number]
             if driver.state is State.LEADING and driver.epoch == group.state.epoch:
                 return member.name
         return None

@@ -17,25 +17,20 @@ Java: nothing of the kind in 4.9; 907 is broker/processor/AdminBrokerProcessor.j
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import trio
 
 from rocketlet.broker.consumer_offsets import OffsetChange, OffsetRefused
-from rocketlet.broker.followed_tables import OFFSETS_AT_ONCE, FollowedTables
-from rocketlet.broker.identity import Identity
-from rocketlet.broker.queue_locks import QueueLocks
-from rocketlet.broker.role import MASTER_ID, Role, Standing, Superseded
-from rocketlet.broker.tables import Tables
+from rocketlet.broker.duties import Duties
+from rocketlet.broker.followed_tables import OFFSETS_AT_ONCE
+from rocketlet.broker.parts import Parts
+from rocketlet.broker.role import MASTER_ID, Standing, Superseded
 from rocketlet.remoting.command import request as command
-from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.in_turns import collect_joined
 from rocketlet.remoting.protocol.header import from_ext
-from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.protocol.replication import (
     DEMOTE,
     RESUME,
@@ -54,13 +49,8 @@ from rocketlet.remoting.protocol.replication import (
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode, response_name
 from rocketlet.remoting.transport import is_address
-from rocketlet.replication.feed import Feed
 from rocketlet.replication.follow import Followed
 from rocketlet.store.config import BrokerRole
-from rocketlet.store.message_store import MessageStore
-
-if TYPE_CHECKING:
-    from rocketlet.broker.replica_group import ReplicaGroup
 
 log = logging.getLogger("rocketlet.broker.handlers.replicas")
 
@@ -70,57 +60,18 @@ STOPPED_SECONDS = 15.0  # how long a master refuses sends for a slave that has f
 _AT_ONCE = 1000
 
 
-class Sends(Protocol):
-    """The switch of the broker that stops sends."""
-
-    def __call__(self, serving: bool) -> None: ...
-
-
-class Duties(Protocol):
-    """The broker's parts while it is a slave."""
-
-    @property
-    def follower(self) -> Followed | None: ...
-
-    @property
-    def followed_tables(self) -> FollowedTables | None: ...
-
-    @property
-    def group(self) -> ReplicaGroup | None: ...
-
-    @property
-    def locks(self) -> QueueLocks[WireQueue]: ...
-
-
 class Replicas:
     """See the module."""
 
-    def __init__(
-        self,
-        identity: Identity,
-        role: Role,
-        duties: Duties,
-        tables: Tables,
-        store: MessageStore,
-        feed: Feed,
-        pool: ConnectionPool,
-        clock: Callable[[], int],
-        serve_sends: Sends,
-        registered: Callable[[], Awaitable[None]],
-        nursery: trio.Nursery,
-    ) -> None:
-        self._identity = identity
-        self._role = role
+    def __init__(self, parts: Parts, duties: Duties, nursery: trio.Nursery) -> None:
+        self._identity, self._role, self._group = parts.identity, parts.role, parts.group
+        self._tables, self._store, self._locks = parts.tables, parts.store, parts.locks
+        self._pool, self._clock = parts.pool, parts.clock
+        self._serve_sends = parts.serve_sends
+        self._registered = parts.registration.wait_registered_briefly
         self._duties = duties
-        self._tables = tables
-        self._store = store
-        self._feed = feed
-        self._pool = pool
-        self._clock = clock
-        self._serve_sends = serve_sends
-        self._registered = registered
         self._nursery = nursery
-        self._run = f"{identity.name}-{clock()}-{id(self):x}"
+        self._run = f"{parts.identity.name}-{parts.clock()}-{id(self):x}"
         self._stopped: trio.CancelScope | None = None
         self._changing = False
 
@@ -138,14 +89,14 @@ class Replicas:
     def status(self, request: Request) -> Reply:
         follower, end = self._duties.follower, self._store.log.end
         info = HARuntimeInfo(follower is None, end)
-        for slave in self._feed.statuses():
+        for slave in self._duties.feed.statuses():
             info.inSyncSlaveNums += slave.in_sync
             info.haConnectionInfo.append(
                 HAConnectionRuntimeInfo(
                     slave.address, slave.acked, slave.behind, slave.in_sync, slave.bytes_per_second, slave.sent
                 )
             )
-        group = self._duties.group
+        group = self._group
         if group is not None:
             info.failover = group.table()
             info.haConnectionInfo += group.connections()
@@ -194,12 +145,12 @@ class Replicas:
             or (seen.topics, seen.groups) != (tables.topics.version.counter, tables.groups.version.counter)
             or (seen.filters, seen.delays) != (tables.filters.version, tables.delays.version)
             or (seen.offsetsSeen, seen.tombstones) != (tables.offsets.version, tables.tombstones.last)
-            or seen.locks != self._duties.locks.version
+            or seen.locks != self._locks.version
         )
 
     async def _changes(self, seen: TablesSeen) -> TablesNews:
         """What is told of a table is as new as its version at least: who gets it asks for the rest."""
-        tables, locks = self._tables, self._duties.locks
+        tables, locks = self._tables, self._locks
         if seen.run != self._run:
             seen = TablesSeen()
         changes, upto = tables.offsets.changed_since(seen.offsetsSeen, OFFSETS_AT_ONCE)
@@ -235,7 +186,7 @@ class Replicas:
     # ---- changes
 
     def _refuse_where_replicas_elect(self) -> None:
-        if self._duties.group is not None:
+        if self._group is not None:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 "the replicas of this broker elect their master (failoverEnable); use mqadmin switchMaster",

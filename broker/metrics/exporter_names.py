@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from rocketlet.broker.metrics.progress import Progress
 from rocketlet.broker.metrics.steps import STEP, minute
-from rocketlet.broker.metrics.watched import Progress, Watched
+from rocketlet.broker.parts import Parts
 from rocketlet.broker.put_times import NAMED
 from rocketlet.common.topic import DLQ_PREFIX, RETRY_PREFIX
 from rocketlet.metrics.page import Page, Wait
@@ -89,23 +90,23 @@ _DURATIONS = (
 )  # fmt: skip
 
 
-def of_broker(watched: Watched, page: Page) -> Iterator[None]:
+def of_broker(parts: Parts, page: Page) -> Iterator[None]:
     """`rocketmq_brokeruntime_*`, and the rates of the whole broker."""
-    if watched.state is None:
+    if parts.state is None:
         return
-    table, identity = watched.state.runtime_table(), watched.identity
+    table, identity = parts.state.runtime_table(), parts.identity
     labels = (identity.cluster, identity.address, "", version_name(VERSION), table["bootTimestamp"], str(VERSION))
     for name, read in _RUNTIME.items():
         page.gauge(f"rocketmq_brokeruntime_{name}", f"{name} of the broker's runtime info", _OF_RUNTIME).add(
             labels, read(table)
         )
-    minute = watched.statistics.put_times.minute()
+    minute = parts.statistics.put_times.minute()
     for duration, name in zip(_DURATIONS, NAMED, strict=True):
         page.gauge(
             f"rocketmq_brokeruntime_pmdt_{duration}", f"Sends of the last minute that took {name}", _OF_RUNTIME
         ).add(labels, minute[name])
     yield
-    disk = watched.state.disk()
+    disk = parts.state.disk()
     for part, size in (("total", disk.total), ("free", disk.free)):
         page.gauge(
             f"rocketmq_brokeruntime_commitlogdir_capacity_{part}",
@@ -114,7 +115,7 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
         ).add(labels, size)
     of_all = (identity.cluster, identity.address, identity.name)
     for name, statistic in (("tps", "BROKER_PUT_NUMS"), ("qps", "BROKER_GET_NUMS")):
-        rates = watched.statistics.rates(statistic, identity.cluster)
+        rates = parts.statistics.rates(statistic, identity.cluster)
         page.gauge(f"rocketmq_broker_{name}", f"{statistic} a second, over the last minute", _OF_BROKER).add(
             of_all, rates["minute"].tps if rates else 0.0
         )
@@ -122,18 +123,18 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
     yield
 
 
-def of_topics(watched: Watched, page: Page) -> Iterator[Wait]:
+def of_topics(parts: Parts, page: Page) -> Iterator[Wait]:
     """Ends and rates of topics."""
-    identity = watched.identity
+    identity = parts.identity
     plain = page.gauge("rocketmq_producer_offset", "Messages put into the topic so far", _OF_TOPIC)
     retries = page.gauge("rocketmq_topic_retry_offset", "Messages put into the retry topic so far", _OF_TOPIC)
     dead = page.gauge("rocketmq_topic_dlq_offset", "Dead letters so far", ("cluster", "broker", "group"))
     tps = page.gauge("rocketmq_producer_tps", "Messages put a second, over the last minute", _OF_TOPIC)
     sizes = page.gauge("rocketmq_producer_message_size", "Bytes put a second, over the last minute", _OF_TOPIC)
-    for topic in list(watched.tables.topics):
+    for topic in list(parts.tables.topics):
         end = 0
         for queue_id in range(topic.write):
-            end += watched.store.queue_end(topic.name, queue_id)
+            end += parts.store.queue_end(topic.name, queue_id)
             if queue_id % STEP == STEP - 1:
                 yield None
         labels = (identity.cluster, identity.name, topic.name)
@@ -144,32 +145,32 @@ def of_topics(watched: Watched, page: Page) -> Iterator[Wait]:
         else:
             plain.add(labels, end)
             for family, statistic in ((tps, "TOPIC_PUT_NUMS"), (sizes, "TOPIC_PUT_SIZE")):
-                rate = yield from minute(watched.statistics, statistic, topic.name)
+                rate = yield from minute(parts.statistics, statistic, topic.name)
                 if rate is not None:
                     family.add(labels, rate.tps)
         yield None
 
 
-def of_clients(watched: Watched, page: Page) -> Iterator[None]:
+def of_clients(parts: Parts, page: Page) -> Iterator[None]:
     """How many producers and consumers are connected."""
-    identity = watched.identity
+    identity = parts.identity
     producers = page.gauge("rocketmq_producer_count", "Producers of the group", ("cluster", "broker", "group"))
-    for group, members in list(watched.clients.producers.all().items()):
+    for group, members in list(parts.clients.producers.all().items()):
         producers.add((identity.cluster, identity.name, group), len(members))
         yield
     consumers = page.gauge("rocketmq_group_count", "Consumers of the group", ("caddr", "localaddr", "group"))
-    for consumer_group in list(watched.clients.consumers.all()):
+    for consumer_group in list(parts.clients.consumers.all()):
         addresses = ",".join(member.connection.peer for member in consumer_group.members.values())
         names = ",".join(member.client_id for member in consumer_group.members.values())
         consumers.add((addresses, names, consumer_group.name), len(consumer_group.members))
         yield
 
 
-def of_progress(watched: Watched, page: Page, progress: Progress) -> Iterator[Wait]:
+def of_progress(parts: Parts, page: Page, progress: Progress) -> Iterator[Wait]:
     """Offsets, lag and rates of one group in one topic."""
-    identity, group, topic = watched.identity, progress.group, progress.topic.name
+    identity, group, topic = parts.identity, progress.group, progress.topic.name
     labels = (identity.cluster, identity.name, topic, group)
-    online = watched.clients.consumers.get(group)
+    online = parts.clients.consumers.get(group)
     if topic.startswith(RETRY_PREFIX):
         name, contents = "retrydiff", "retry topic"
     elif topic.startswith(DLQ_PREFIX):
@@ -192,7 +193,7 @@ def of_progress(watched: Watched, page: Page, progress: Progress) -> Iterator[Wa
         ("rocketmq_consumer_message_size", "Bytes pulled a second, over the last minute", "GROUP_GET_SIZE", "tps"),
         ("rocketmq_send_back_nums", "Messages sent back in the last minute", "SNDBCK_PUT_NUMS", "sum"),
     ):
-        rate = yield from minute(watched.statistics, statistic, f"{topic}@{group}")
+        rate = yield from minute(parts.statistics, statistic, f"{topic}@{group}")
         family = page.gauge(name, help, _OF_GROUP)
         if rate is not None or statistic == "GROUP_GET_NUMS":
             family.add(labels, getattr(rate, of) if rate is not None else 0.0)

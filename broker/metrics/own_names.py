@@ -10,23 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rocketlet.broker.consumer_offsets import MAX_ENTRIES
+from rocketlet.broker.metrics.progress import Progress
 from rocketlet.broker.metrics.steps import STEP
-from rocketlet.broker.metrics.watched import Progress, Watched
+from rocketlet.broker.parts import Parts
 from rocketlet.broker.subscription_groups import MAX_GROUPS
 from rocketlet.broker.topic_table import MAX_TOPICS
+from rocketlet.metrics.config import MetricsConfig
 from rocketlet.metrics.page import Page, Wait
 
 _BROKER = ("cluster", "broker")
 _QUEUE = (*_BROKER, "topic", "group", "queue")
 
 
-def of_broker(watched: Watched, page: Page) -> Iterator[None]:
+def of_broker(parts: Parts, page: Page) -> Iterator[None]:
     """The broker as a whole."""
-    identity, store, numbers = watched.identity, watched.store.statistics(), watched.statistics
-    popped, timers = watched.pops.statistics(), watched.timers.statistics()
+    identity, store, numbers = parts.identity, parts.store.statistics(), parts.statistics
+    popped, timers = parts.pops.statistics(), parts.timers.statistics()
     this = (identity.cluster, identity.name)
     page.gauge("rocketlet_broker_role", "1, with the role as a label", (*_BROKER, "role", "broker_id")).add(
-        (*this, watched.store.config.broker_role.value, str(identity.broker_id)), 1
+        (*this, parts.store.config.broker_role.value, str(identity.broker_id)), 1
     )
     for name, help, value in (
         ("puts_total", "Sends that were stored", numbers.put.calls),
@@ -45,8 +47,8 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
         page.counter(f"rocketlet_{name}", help, _BROKER).add(this, value)
     for name, help, value in (
         ("flush_waiting", "Turns whose answers wait for the disk", store.waiting),
-        ("pulls_held", "Pulls that wait for messages", watched.long_poll.statistics().parked),
-        ("pops_held", "Pops that wait for messages", watched.waiting_pops.statistics().parked),
+        ("pulls_held", "Pulls that wait for messages", parts.long_poll.statistics().parked),
+        ("pops_held", "Pops that wait for messages", parts.waiting_pops.statistics().parked),
         ("pops_in_flight", "Messages that were popped and are not acknowledged", popped.in_flight),
         ("timers_pending", "Delayed messages that wait for their moment", timers.pending),
         ("log_files", "Files of the log", store.log_files),
@@ -61,20 +63,20 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
     )
     yield
     connections = page.gauge("rocketlet_connections", "Open connections", (*_BROKER, "port"))
-    for port, server in watched.servers.items():
+    for port, server in parts.servers.items():
         connections.add((*this, port), server.statistics().connections)
     used = page.gauge("rocketlet_limit_used", "How much of a limit is used", (*_BROKER, "limit"))
     limits = page.gauge("rocketlet_limit", "The limit itself", (*_BROKER, "limit"))
     for name, value, limit in (
-        ("topics", len(watched.tables.topics), MAX_TOPICS),
-        ("groups", len(watched.tables.groups), MAX_GROUPS),
-        ("consumer_offsets", len(watched.tables.offsets), MAX_ENTRIES),
-        ("held_pulls", watched.long_poll.statistics().parked, watched.settings.now.pull_thread_pool_queue_capacity),
+        ("topics", len(parts.tables.topics), MAX_TOPICS),
+        ("groups", len(parts.tables.groups), MAX_GROUPS),
+        ("consumer_offsets", len(parts.tables.offsets), MAX_ENTRIES),
+        ("held_pulls", parts.long_poll.statistics().parked, parts.settings.now.pull_thread_pool_queue_capacity),
     ):
         used.add((*this, name), value)
         limits.add((*this, name), limit)
-    _of_group(watched, page)
-    peers = watched.access.peers
+    _of_group(parts, page)
+    peers = parts.access.peers
     refused = page.counter(
         "rocketlet_peer_refused_total", "What peers wanted beyond a limit, by its setting", (*_BROKER, "setting")
     )
@@ -85,7 +87,7 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
         ("peer_unread_answer_bytes", "Answers that wait for peers to read them", peers.unread),
     ):
         page.gauge(f"rocketlet_{name}", help, _BROKER).add(this, number)
-    access = watched.access
+    access = parts.access
     page.gauge("rocketlet_access_accounts", "Accounts that are in force", _BROKER).add(
         this, len(access.table.rules.accounts)
     )
@@ -96,17 +98,17 @@ def of_broker(watched: Watched, page: Page) -> Iterator[None]:
     for reason, count in access.gate.denied.items():
         denied.add((*this, reason.value), count)
     registered = page.gauge("rocketlet_registered", "1 where the name server has this broker", (*_BROKER, "namesrv"))
-    for address, is_known in watched.registration.places():
+    for address, is_known in parts.registration.places():
         registered.add((*this, address), 1 if is_known else 0)
     yield
 
 
-def _of_group(watched: Watched, page: Page) -> None:
+def _of_group(parts: Parts, page: Page) -> None:
     """For replicas that elect their master."""
-    driver = watched.group.driver if watched.group is not None else None
+    driver = parts.group.driver if parts.group is not None else None
     if driver is None:
         return
-    this, status = (watched.identity.cluster, watched.identity.name), driver.status()
+    this, status = (parts.identity.cluster, parts.identity.name), driver.status()
     for name, help, value in (
         ("failover_epoch", "Of the leader that this replica is, or follows", status.epoch),
         ("failover_leads", "1 while this replica leads", 1 if status.state == "leading" else 0),
@@ -121,42 +123,42 @@ def _of_group(watched: Watched, page: Page) -> None:
     )
     if driver.in_sync is not None:
         lag = page.gauge("rocketlet_failover_replica_lag_bytes", "What a replica lacks", (*_BROKER, "replica"))
-        end = watched.store.log.end
+        end = parts.store.log.end
         for member, replica in driver.in_sync.replicas.items():
             lag.add((*this, member.partition("/")[0]), max(end - replica.acked, 0))
 
 
-def of_clients(watched: Watched, page: Page) -> Iterator[None]:
+def of_clients(parts: Parts, page: Page) -> Iterator[None]:
     """Groups whose members have different subscriptions, and so lose messages."""
-    this = (watched.identity.cluster, watched.identity.name)
+    this = (parts.identity.cluster, parts.identity.name)
     family = page.gauge(
         "rocketlet_differing_subscriptions", "Topics on which the members of a group disagree", (*_BROKER, "group")
     )
-    for group in list(watched.clients.consumers.all()):
+    for group in list(parts.clients.consumers.all()):
         differences = group.differences()
         if differences:
             family.add((*this, group.name), len(differences))
         yield
 
 
-def of_pops(watched: Watched, page: Page) -> Iterator[None]:
+def of_pops(parts: Parts, page: Page) -> Iterator[None]:
     """Popped and unacknowledged messages, by topic and group."""
-    this = (watched.identity.cluster, watched.identity.name)
+    this = (parts.identity.cluster, parts.identity.name)
     family = page.gauge(
         "rocketlet_in_flight_messages",
         "Popped messages that are not acknowledged: invisible, due to come again, or held for their message group",
         (*_BROKER, "topic", "group", "state"),
     )
-    for group, topic, counts in watched.pops.totals():
+    for group, topic, counts in parts.pops.totals():
         for state, number in (("invisible", counts.invisible), ("due", counts.due), ("held", counts.held)):
             family.add((*this, topic, group, state), number)
         yield
 
 
-def of_progress(watched: Watched, page: Page, progress: Progress) -> Iterator[Wait]:
+def of_progress(parts: Parts, page: Page, progress: Progress) -> Iterator[Wait]:
     """Lag by queue, or by topic if there are too many queues."""
-    this = (watched.identity.cluster, watched.identity.name, progress.topic.name, progress.group)
-    if watched.queue_lag:
+    this = (parts.identity.cluster, parts.identity.name, progress.topic.name, progress.group)
+    if parts.loaded[MetricsConfig].metrics_lag_per_queue:
         messages = page.gauge("rocketlet_consumer_lag_messages", "Messages not consumed", _QUEUE)
         seconds = page.gauge("rocketlet_consumer_lag_seconds", "Age of the first message not consumed", _QUEUE)
         for queue in progress.queues:

@@ -11,20 +11,20 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from rocketlet.broker.metrics import exporter_names, own_names, rocketmq5_names
+from rocketlet.broker.metrics.progress import Progress
 from rocketlet.broker.metrics.steps import STEP, with_cold_reads
-from rocketlet.broker.metrics.watched import Progress, Watched
+from rocketlet.broker.parts import Parts
 from rocketlet.metrics.page import Page, Wait
 
 
 class BrokerSource:
-    """See `metrics.page.Source`. `serving` is false while the broker starts and stops."""
+    """See `metrics.page.Source`."""
 
-    def __init__(self, watched: Watched) -> None:
-        self._watched = watched
-        self.serving = False
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def fill(self, page: Page) -> Iterator[Wait]:
-        watched = self._watched
+        parts = self._parts
         exporter_names.declare(page)
         for fill in (
             exporter_names.of_broker,
@@ -38,33 +38,33 @@ class BrokerSource:
             own_names.of_pops,
             rocketmq5_names.of_pulls,
         ):
-            yield from fill(watched, page)
-        for group in [config.groupName for config in watched.tables.groups]:
-            online = watched.clients.consumers.get(group)
+            yield from fill(parts, page)
+        for group in [config.groupName for config in parts.tables.groups]:
+            online = parts.clients.consumers.get(group)
             if online is not None and online.broadcasting:
                 continue
-            for topic in watched.lag.topics_of(group):
+            for topic in parts.lag.topics_of(group):
                 queues = []
                 for queue_id in range(topic.read):
-                    look_up = partial(watched.lag.of, group, topic.name, queue_id)
-                    queues.append((yield from with_cold_reads(watched.store, look_up)))
+                    look_up = partial(parts.lag.of, group, topic.name, queue_id)
+                    queues.append((yield from with_cold_reads(parts.store, look_up)))
                     if len(queues) % STEP == 0:
                         yield None
                 progress = Progress(group, topic, queues)
-                yield from exporter_names.of_progress(watched, page, progress)
-                yield from rocketmq5_names.of_progress(watched, page, progress)
-                yield from own_names.of_progress(watched, page, progress)
+                yield from exporter_names.of_progress(parts, page, progress)
+                yield from rocketmq5_names.of_progress(parts, page, progress)
+                yield from own_names.of_progress(parts, page, progress)
                 yield None
 
     def not_ready(self) -> Sequence[str]:
-        if not self.serving:
-            return [f"broker {self._watched.identity.name} is starting or stopping"]
+        if not self._parts.targets.serving:
+            return [f"broker {self._parts.identity.name} is starting or stopping"]
         reasons = []
-        refusal = self._watched.store.refusal
+        refusal = self._parts.store.refusal
         if refusal:
-            reasons.append(f"broker {self._watched.identity.name} takes no messages: {refusal}")
-        places = list(self._watched.registration.places())
+            reasons.append(f"broker {self._parts.identity.name} takes no messages: {refusal}")
+        places = list(self._parts.registration.places())
         if places and not any(is_known for _, is_known in places):
             addresses = ", ".join(address for address, _ in places)
-            reasons.append(f"broker {self._watched.identity.name} is known to none of its name servers: {addresses}")
+            reasons.append(f"broker {self._parts.identity.name} is known to none of its name servers: {addresses}")
         return reasons

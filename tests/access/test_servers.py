@@ -201,7 +201,7 @@ async def test_the_rate_of_an_account_changes_while_the_broker_runs(
         await trio.sleep(2)
         codes = [(await shop.send("orders")).code for _ in range(6)]
         assert codes.count(ResponseCode.SYSTEM_BUSY) >= 3
-        assert one.broker.access.gate.denied["rate"] >= 3  # type: ignore[index]
+        assert one.broker.parts.access.gate.denied["rate"] >= 3  # type: ignore[index]
 
 
 async def test_without_access_control_account_requests_are_answered_as_by_rocketmq(

@@ -207,15 +207,15 @@ async def test_setting_the_wall_clock_a_day_ahead_closes_no_connection(autojump_
         await one.heartbeat("c", "G", tags("T"), producer="PG")
         lock = LockBatchBody("c", "G", [WireQueue("broker-a", 0, "T")]).to_json()
         await one.call(RequestCode.LOCK_BATCH_MQ, None, lock)
-        clock = one.broker._clock
+        clock = one.broker.parts.clock
         one.broker.clients._clock = lambda: clock() + 86_400_000
         await trio.sleep(25)
         assert one.broker.clients.consumers.get("G") is not None
         assert one.broker.clients.producers.members("PG")
-        assert one.broker.locks.statistics().locks == 1
+        assert one.broker.parts.locks.statistics().locks == 1
         await trio.sleep(130)
         assert one.broker.clients.consumers.get("G") is None
-        assert one.broker.locks.statistics().locks == 0
+        assert one.broker.parts.locks.statistics().locks == 0
 
 
 async def test_a_long_selector_examines_few_records_per_pull(autojump_clock: MockClock) -> None:

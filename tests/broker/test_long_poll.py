@@ -238,7 +238,7 @@ async def test_a_broker_that_has_ended_is_freed_although_pulls_were_parked(autoj
         ended = weakref.ref(one.broker.store)
         with trio.move_on_after(1):
             await one.pull("T", 0, 1, sysFlag=6, suspendTimeoutMillis=15_000)
-        assert one.broker.long_poll.statistics().parked == 1
+        assert one.broker.parts.long_poll.statistics().parked == 1
     del one
     await trio.sleep(1)
     gc.collect()

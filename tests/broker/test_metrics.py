@@ -260,7 +260,7 @@ async def test_a_broker_is_ready_only_while_it_serves(autojump_clock: trio.testi
     async with measured() as one:
         assert await get(one, "/readyz") == (200, "ok\n")
         assert await get(one, "/healthz") == (200, "ok\n")
-        one.broker.metrics.serving = False
+        one.broker.parts.serve_sends(False)
         assert await get(one, "/readyz") == (503, "broker broker-a is starting or stopping\n")
 
 

@@ -45,6 +45,6 @@ async def test_the_broker_survives_mutated_frames(
         assert (await one.send("Kept", b"more")).code == 0
         assert one.broker.clients.consumers.statistics().members == 0
         assert one.broker.clients.producers.statistics().members == 0
-        assert one.broker.long_poll.statistics().parked == 0
+        assert one.broker.parts.long_poll.statistics().parked == 0
     mistakes = [record for record in caplog.records if record.name == "rocketlet.remoting.dispatch"]
     assert [record.getMessage() for record in mistakes] == []

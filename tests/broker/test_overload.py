@@ -65,8 +65,8 @@ async def standing_still(one: RunningBroker, seconds: float, call: object) -> Co
     """The answer to a request that arrives during a stall."""
     answers: list[Command] = []
     watch = StopWatch()
-    one.broker.overload._now = watch
-    one.broker.overload._woke = 0
+    one.broker.parts.overload._now = watch
+    one.broker.parts.overload._woke = 0
 
     async def ask() -> None:
         answers.append(await call)  # type: ignore[misc]

@@ -269,10 +269,10 @@ class TestWaiting:
             async with one.client() as client, trio.open_nursery() as nursery:
                 Held(nursery, client, "T", 0, 0)
                 await trio.sleep(1)
-                assert one.broker.long_poll.statistics().parked == 1
+                assert one.broker.parts.long_poll.statistics().parked == 1
                 nursery.cancel_scope.cancel()
             await trio.sleep(0.1)
-            assert one.broker.long_poll.statistics().parked == 0
+            assert one.broker.parts.long_poll.statistics().parked == 0
             assert (await one.send("T")).code == 0
 
     async def test_a_stopping_broker_answers_the_pull(self, autojump_clock: MockClock) -> None:

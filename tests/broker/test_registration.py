@@ -248,7 +248,7 @@ async def test_a_change_during_a_registration_causes_another(autojump_clock: Moc
 async def test_a_default_address_is_registered_with_loopback_beside_it(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rocketlet.broker.broker.own_address", lambda name_servers: "10.7.7.7")
+    monkeypatch.setattr("rocketlet.broker.own_address.own_address", lambda name_servers: "10.7.7.7")
     async with registered_broker(bind_address="0.0.0.0") as (_, first, _second):
         [(header, _body)] = first.registered
         assert (header.brokerAddr, header.loopbackAddr) == ("10.7.7.7:10911", "127.0.0.1:10911")

@@ -56,7 +56,7 @@ async def test_sixteen_retries_and_then_a_dead_letter(autojump_clock: trio.testi
         origin = one.broker.identity.message_id(message.log_offset)
         for tries in range(16):
             assert message.reconsume_times == tries
-            sent = one.broker._clock()
+            sent = one.broker.parts.clock()
             assert await send_back(one, message.log_offset) == 0
             assert await stored(one, DEAD) == []
             answer = await one.pull(RETRY, 0, tries, sysFlag=6, suspendTimeoutMillis=1000)

@@ -519,11 +519,11 @@ async def test_a_send_that_waited_out_a_stall_is_refused(autojump_clock: MockClo
             nursery.start_soon(send)
             await trio.sleep(0)
             # As if a disk had blocked the whole process.
-            one.broker.overload.waited_ms = 2001
-            one.broker.overload.before_io_wait = lambda timeout: None  # type: ignore[method-assign]
+            one.broker.parts.overload.waited_ms = 2001
+            one.broker.parts.overload.before_io_wait = lambda timeout: None  # type: ignore[method-assign]
         assert answers[0].code == ResponseCode.SYSTEM_BUSY
         assert (answers[0].remark or "").startswith("[TIMEOUT_CLEAN_QUEUE]broker busy")
-        one.broker.overload.waited_ms = 1999
+        one.broker.parts.overload.waited_ms = 1999
         assert (await one.send("T")).code == 0
 
 
@@ -585,8 +585,8 @@ def test_checked_and_unchecked_sends_store_the_same(text: str, queue_id: int) ->
         async with memory_broker() as one:
             await create_topic(one, "T")
             await one.send("T", b"body", fields=header)
-            assert one.broker.send_terms.now.is_open
-            one.broker.send_terms.now = replace(one.broker.send_terms.now, is_open=False)
+            assert one.broker.parts.send_terms.now.is_open
+            one.broker.parts.send_terms.now = replace(one.broker.parts.send_terms.now, is_open=False)
             await one.send("T", b"body", fields=header)
             short, long = stored(one, "T", queue_id)
             assert replace(long, queue_offset=0, log_offset=0) == short

@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from rocketlet.broker.broker import Broker, host_name
+from rocketlet.broker.broker import Broker
 from rocketlet.broker.config import BrokerConfig, reachable
-from rocketlet.broker.own_address import own_address
+from rocketlet.broker.own_address import host_name, own_address
 from rocketlet.broker.run_time_settings import RunTimeSettings
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.config_file import load
@@ -272,7 +272,8 @@ async def test_a_background_failure_ends_the_broker_and_its_start(
     broker = broker_on(disk, network)
     name = "drop_silent" if part == "clients" else "run"
     failing = type("Failing", (), {name: staticmethod(fail)})
-    setattr(broker, part, Overlaid(getattr(broker, part), failing))
+    owner = broker.parts if part == "long_poll" else broker
+    setattr(owner, part, Overlaid(getattr(owner, part), failing))
     with pytest.raises(ExceptionGroup) as caught, trio.fail_after(60):
         await broker.run()
     assert [type(error) for error in leaves(caught.value)] == [ZeroDivisionError]

@@ -99,8 +99,8 @@ async def test_a_hostile_peer_ends_its_own_connection(
         assert await is_closed(stream)
         await sends_go_on(cluster)
         assert cluster.master.broker is not None
-        assert len(cluster.master.broker.feed.slaves) == 1
-        assert cluster.master.broker.feed.replicated.value == cluster.master.store.log.end
+        assert len(cluster.master.broker.duties.feed.slaves) == 1
+        assert cluster.master.broker.duties.feed.replicated.value == cluster.master.store.log.end
         cluster.same_log()
 
 
@@ -144,7 +144,7 @@ async def test_forged_acknowledgements_confirm_nothing(autojump_clock: MockClock
         assert answers in ([], [11], [12])
         assert (await cluster.master.send("T")).code == 11
         assert cluster.master.broker is not None
-        assert cluster.master.broker.feed.replicated.value <= end
+        assert cluster.master.broker.duties.feed.replicated.value <= end
 
 
 async def test_a_slave_that_never_acknowledges_is_dropped_soon(autojump_clock: MockClock) -> None:

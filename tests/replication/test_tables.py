@@ -131,6 +131,6 @@ async def test_a_master_that_lost_its_disk_deletes_nothing_at_slaves(autojump_cl
         assert slave.broker is not None
         assert slave.broker.tables.topics.get("T") is not None
         assert slave.broker.tables.topics.get("Other") is None
-        assert slave.broker.follower is not None
-        assert "rocketlet store reseed" in slave.broker.follower.trouble
+        assert slave.broker.duties.follower is not None
+        assert "rocketlet store reseed" in slave.broker.duties.follower.trouble
         assert (await slave.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})).code == ResponseCode.SYSTEM_ERROR

@@ -64,9 +64,9 @@ class Member(Client):
 
     @property
     def driver(self) -> Driver | None:
-        if self.broker is None or self.broker.group is None:
+        if self.broker is None or self.broker.parts.group is None:
             return None
-        return self.broker.group.driver
+        return self.broker.parts.group.driver
 
     @property
     def leads(self) -> bool:

@@ -386,7 +386,7 @@ async def locks(worst: WorstSteps) -> None:
         for group in range(10):
             body = LockBatchBody("c", f"G{group}", [WireQueue("broker-a", n, "T") for n in range(10_000)]).to_json()
             await peer.ask(RequestCode.LOCK_BATCH_MQ, None, body)
-        assert running.broker.locks.statistics().locks == 100_000, running.broker.locks
+        assert running.broker.parts.locks.statistics().locks == 100_000, running.broker.parts.locks
         await worst.request("10,000 queues", peer, RequestCode.LOCK_BATCH_MQ, None, body)
         seen = json.dumps({"run": "", "holdMillis": 0}).encode()
         await worst.request("100,000 locks", peer, RequestCode.FOLLOW_TABLES, None, seen)

@@ -405,7 +405,7 @@ async def test_a_snapshot_and_the_later_records_restore_the_same_tables(
             await popper.ack(got[0])
             kept += got[1:]
             await trio.sleep(0.5)
-        assert one.broker.pops._ledger._facts._begin > 0
+        assert one.broker.parts.pops._ledger._facts._begin > 0
         disk = one.disk.copy()
     async with memory_broker(disk=disk) as two:
         popper = Popper(two)

@@ -137,4 +137,4 @@ async def test_an_undeliverable_message_is_skipped(autojump_clock: MockClock) ->
     async with memory_broker(disk=disk, max_message_size=1000) as two:
         await trio.sleep(8)
         assert await arrived(two) == [b"short"]
-        assert two.broker.timers.statistics().pending == 0
+        assert two.broker.parts.timers.statistics().pending == 0
