@@ -13,7 +13,7 @@ Java: test/base/IntegrationTestBase.java, which starts them for RocketMQ's own t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,90 +22,29 @@ import trio
 from rocketlet.access.config import AccessConfig
 from rocketlet.access.folder import RealFolder
 from rocketlet.broker.broker import Broker
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.lives import run_restarting
 from rocketlet.common.clock import WallClock, system_clock
-from rocketlet.common.config_file import ConfigFile, Loaded, load
 from rocketlet.common.errors import RocketletError
-from rocketlet.common.settings import settings_of
-from rocketlet.failover.config import FailoverConfig
 from rocketlet.failover.driver import State
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.metrics.endpoint import Endpoint
 from rocketlet.metrics.page import Page, Source, Wait
-from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.namesrv.namesrv import NameServer
-from rocketlet.proxy.config import ProxyConfig
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.errors import ListenFailed
 from rocketlet.remoting.faults import Faults
 from rocketlet.remoting.shelter import shelter
 from rocketlet.remoting.transport import Network, TcpNetwork
-from rocketlet.replication.config import ReplicationConfig
-from rocketlet.store.config import StoreConfig
 from rocketlet.tools.breakable_network import BreakableNetwork
+from rocketlet.tools.local_settings import LOOPBACK, Addresses, LocalSettings, broker_name, member_name, namesrv_name
 
 if TYPE_CHECKING:
     from rocketlet.failover.memory_coordinator import MemoryCoordination
     from rocketlet.proxy.proxy import Proxy
     from rocketlet.store.disk import Disk
 
-LOOPBACK = "127.0.0.1"
-ELECTING = 3  # from this number of replicas on they elect their master
 ETCD = "etcd"
 _LOOK_SECONDS = 0.02
-VIP_AND_REPLICATION = 10  # ports between two brokers of one host, so that VIP (-2) and replication (+1) do not meet
-
-# In memory a file's whole length is allocated at once, so files are small; the limit on messages is unchanged.
-IN_MEMORY: Mapping[str, str] = {
-    "mappedFileSizeCommitLog": str(8 << 20),
-    "mappedFileSizeConsumeQueue": "20000",
-    "maxHashSlotNum": "1000",
-    "maxIndexNum": "10000",
-    "sealEnable": "false",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalSettings:
-    """The options. `settings` are the brokers', by RocketMQ's keys; they take precedence over `file`."""
-
-    directory: str | None = None
-    host: str = LOOPBACK
-    advertise: str = ""
-    namesrv_port: int = 9876
-    broker_port: int = 10911
-    namesrvs: int = 1
-    brokers: int = 1
-    replicas: int = 1
-    """Copies of each broker's messages: a master, SYNC_MASTER unless `settings` say otherwise, and its slaves. Three
-    and more elect their master, and so do two with `failoverEnable=true` among the settings."""
-    processes: bool = False
-    """Each broker in a process of its own, to use more than one core."""
-    breakable: bool = False
-    """Whether brokers can be killed, paused and parted from each other (`kill`, `pause`, `partition`)."""
-    metrics_port: int | None = None
-    """One page of metrics for all that runs here; 0 takes a free port, None serves none."""
-    grpc_port: int | None = None
-    """Of the endpoint for clients of RocketMQ 5; 0 takes a free one, None serves none."""
-    metrics_port_may_differ: bool = False
-    """Whether a free port will do where that one is taken."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    file: ConfigFile | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """Addresses that clients connect to; `loopback` for clients on this host, if that is another address."""
-
-    namesrv: str
-    namesrvs: tuple[str, ...]
-    brokers: Mapping[str, str]
-    loopback: Mapping[str, str] = field(default_factory=dict)
-    metrics: str = ""
-    grpc: str = ""
-    recovered: Mapping[str, str] = field(default_factory=dict)
-    """What the recovery of a broker reported, if its store had not been closed cleanly."""
 
 
 class ExtraMissing(RocketletError):
@@ -136,17 +75,16 @@ class LocalStack:
     def __init__(
         self, settings: LocalSettings, network: Network | None = None, clock: WallClock = system_clock
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._network = network or TcpNetwork()
         self._breakable = BreakableNetwork(self._network) if settings.breakable else None
         self._clock = clock
         self.faults = Faults(self._settle)
         self.namesrv_faults = Faults()
         self.brokers: dict[str, Broker] = {}
-        self.elects = settings.replicas >= ELECTING or settings.settings.get("failoverEnable") == "true"
-        self._groups = [self._coordination(number) for number in range(settings.brokers)] if self.elects else []
+        self._groups = [self._coordination(number) for number in range(settings.brokers)] if settings.elects else []
         self._members = [
-            Member(f"{_name(number)}-{replica}" if replica else _name(number), number, replica, self._disk())
+            Member(member_name(number, replica), number, replica, self._disk())
             for number in range(settings.brokers)
             for replica in range(settings.replicas)
         ]
@@ -154,19 +92,19 @@ class LocalStack:
         self._grpc: Proxy | None = None
         self._nursery: trio.Nursery | None = None
         self._namesrv_addresses: tuple[str, ...] = ()
-        self._loaded = [self._broker_settings(member, ()) for member in self._members]
+        self._loaded = [settings.broker(member.number, member.replica, ()) for member in self._members]
         self.warnings = self._loaded[0].warnings if self._loaded else ()
 
     async def run(self, *, task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED) -> None:
         """Reports the addresses as started, once clients can use them. Stops brokers before name servers."""
         async with shelter() as sheltered:  # brokers unregister at name servers that still listen
-            namesrvs = tuple([await self._start_namesrv(sheltered, n) for n in range(self._settings.namesrvs)])
+            namesrvs = tuple([await self._start_namesrv(sheltered, n) for n in range(self.settings.namesrvs)])
             async with trio.open_nursery() as nursery:
                 self._nursery, self._namesrv_addresses = nursery, namesrvs
-                start = self._start_process if self._settings.processes else self._start_member
+                start = self._start_process if self.settings.processes else self._start_member
                 addresses = {member.name: await start(member) for member in self._members}
                 for number in range(len(self._groups)):
-                    await self.elected(_name(number))
+                    await self.elected(broker_name(number))
                 loopback = {
                     name: broker.identity.loopback_address
                     for name, broker in self.brokers.items()
@@ -177,7 +115,7 @@ class LocalStack:
                     for name, broker in self.brokers.items()
                     if not broker.store.report.was_clean
                 }
-                port = self._settings.grpc_port
+                port = self.settings.grpc_port
                 grpc = "" if port is None else await self.serve_grpc(port)
                 metrics = await self._start_metrics(nursery)
                 task_status.started(
@@ -248,7 +186,7 @@ class LocalStack:
         self._electing_groups()
         for member in self._members:
             broker = self.brokers.get(member.name)
-            replicas = broker.parts.group if broker is not None and _name(member.number) == name else None
+            replicas = broker.parts.group if broker is not None and broker_name(member.number) == name else None
             if replicas is None or replicas.driver is None:
                 continue
             driver, group = replicas.driver, self._groups[member.number]
@@ -287,10 +225,10 @@ class LocalStack:
         """In memory; with a directory its state is kept there, since the brokers' logs are."""
         from rocketlet.failover.memory_coordinator import MemoryCoordination
 
-        directory = self._settings.directory
+        directory = self.settings.directory
         if directory is None:
             return MemoryCoordination()
-        disk, path = self._disk(), f"{directory}/{_name(number)}-group.json"
+        disk, path = self._disk(), f"{directory}/{broker_name(number)}-group.json"
         return MemoryCoordination(disk.read_file(path) or b"", lambda data: disk.write_file(path, data))
 
     async def promote(self, name: str, *, force: bool = False) -> None:
@@ -320,14 +258,14 @@ class LocalStack:
         from rocketlet.tools import broker_process
 
         assert self._nursery is not None
-        file = self._settings.file.name if self._settings.file is not None else None
-        flags = self._flags(member, self._namesrv_addresses)
+        file = self.settings.file.name if self.settings.file is not None else None
+        flags = self.settings.broker_flags(member.number, member.replica, self._namesrv_addresses)
         flags.setdefault("logLevel", logging.getLevelName(logging.getLogger("rocketlet").getEffectiveLevel()))
         address: str = await self._nursery.start(broker_process.serve, member.name, flags, file)
         return address
 
     async def _start_member(self, member: Member) -> str:
-        loaded = self._broker_settings(member, self._namesrv_addresses)
+        loaded = self.settings.broker(member.number, member.replica, self._namesrv_addresses)
         network = self._breakable.of(member.name) if self._breakable is not None else self._network
         coordination = None
         if self._groups:
@@ -373,19 +311,9 @@ class LocalStack:
             raise ExtraMissing(
                 f"gRPC needs the package {error.name}; install it with: pip install 'rocketlet[grpc]'"
             ) from error
-        settings = self._settings
-        flags = {key: text for key, text in settings.settings.items() if key in _grpc_keys()}
-        flags |= {
-            "namesrvAddr": ";".join(self._namesrv_addresses),
-            "bindAddress": settings.host,
-            "grpcServerPort": str(port),
-        }
-        if settings.advertise:
-            flags["localServeAddr"] = settings.advertise
         servers = self._loaded[0]
-        config = load(ProxyConfig, flags=flags)[ProxyConfig]
         self._grpc = Proxy(
-            config,
+            self.settings.proxy(port, self._namesrv_addresses),
             servers[ServerConfig],
             servers[PoolConfig],
             self._network,
@@ -397,7 +325,7 @@ class LocalStack:
         return address
 
     async def _start_metrics(self, nursery: trio.Nursery) -> str:
-        port = self._settings.metrics_port
+        port = self.settings.metrics_port
         if port is None:
             return ""
         sources: list[Source] = [server.metrics for server in self._namesrvs]
@@ -407,76 +335,28 @@ class LocalStack:
             sources.append(self._grpc.metrics)
         endpoint = Endpoint(self._network, sources, self._loaded[0][MetricsConfig].metrics_max_series)
         try:
-            address: str = await nursery.start(endpoint.serve, self._settings.host, port)
+            address: str = await nursery.start(endpoint.serve, self.settings.host, port)
         except ListenFailed:
-            if not self._settings.metrics_port_may_differ:
+            if not self.settings.metrics_port_may_differ:
                 raise
-            address = await nursery.start(endpoint.serve, self._settings.host, 0)
+            address = await nursery.start(endpoint.serve, self.settings.host, 0)
         return address
 
     async def _start_namesrv(self, nursery: trio.Nursery, number: int) -> str:
-        settings = self._settings
-        flags = {"bindAddress": settings.host, "listenPort": str(_port(settings.namesrv_port, number, 1))}
         files = None
-        if settings.directory is None:
+        if self.settings.directory is None:
             from rocketlet.namesrv.memory_files import MemoryFiles
 
             files = MemoryFiles()
-        else:
-            folder = f"{settings.directory}/namesrv" + (f"-{number}" if number else "")
-            flags |= {"kvConfigPath": f"{folder}/kvConfig.json", "configStorePath": f"{folder}/namesrv.properties"}
-        loaded = load(NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig, flags=flags)
-        network = self._network
-        if self._breakable is not None:
-            network = self._breakable.of("namesrv" + (f"-{number}" if number else ""))
-        server = NameServer(loaded, network, files=files, faults=self.namesrv_faults)
+        network = self._breakable.of(namesrv_name(number)) if self._breakable is not None else self._network
+        server = NameServer(self.settings.namesrv(number), network, files=files, faults=self.namesrv_faults)
         address: str = await nursery.start(server.run)
         self._namesrvs.append(server)
         host, _, port = address.rpartition(":")
         return f"{LOOPBACK}:{port}" if host in ("0.0.0.0", "[::]") else address
 
-    def _flags(self, member: Member, namesrvs: tuple[str, ...]) -> dict[str, str]:
-        """The settings of one broker: those chosen by this stack, and those given for all."""
-        settings = self._settings
-        flags = {
-            "brokerName": _name(member.number),
-            "bindAddress": settings.host,
-            "listenPort": str(_port(settings.broker_port, self._members.index(member), VIP_AND_REPLICATION)),
-            "namesrvAddr": ";".join(namesrvs),
-        }
-        overrides = {key: text for key, text in settings.settings.items() if key not in _grpc_keys()}
-        if self.elects:
-            overrides |= {"failoverEnable": "true", "replicaId": str(member.replica + 1), "etcdEndpoints": ""}
-        elif member.replica:
-            overrides |= {"brokerRole": "SLAVE", "brokerId": str(member.replica)}
-        elif settings.replicas > 1:
-            overrides.setdefault("brokerRole", "SYNC_MASTER")
-        if settings.directory is None:
-            flags |= {"storePathRootDir": "store", **IN_MEMORY}
-        else:
-            flags["storePathRootDir"] = f"{settings.directory}/{member.name}"
-        if settings.metrics_port is not None:
-            flags["metricsExporterType"] = "DISABLE"  # one page has the metrics of all
-        if settings.advertise:
-            flags["brokerIP1"] = settings.advertise
-        return flags | overrides
-
-    def _broker_settings(self, member: Member, namesrvs: tuple[str, ...]) -> Loaded:
-        return load(
-            BrokerConfig,
-            StoreConfig,
-            ReplicationConfig,
-            ServerConfig,
-            PoolConfig,
-            MetricsConfig,
-            FailoverConfig,
-            AccessConfig,
-            file=self._settings.file,
-            flags=self._flags(member, namesrvs),
-        )
-
     def _disk(self) -> Disk:
-        if self._settings.directory is None:
+        if self.settings.directory is None:
             from rocketlet.store.memory_disk import MemoryDisk
 
             return MemoryDisk()
@@ -498,7 +378,7 @@ class _OfMaster:
 
     def _source(self) -> Source:
         stack, member = self._stack, self._member
-        leads = stack.master(_name(member.number)) if stack.elects else None
+        leads = stack.master(broker_name(member.number)) if stack.settings.elects else None
         return stack.brokers[leads or member.name].metrics if (leads or member.name) in stack.brokers else _Nothing()
 
     def fill(self, page: Page) -> Iterator[Wait]:
@@ -520,19 +400,3 @@ class _Nothing:
     def not_ready(self) -> Sequence[str]:
         """See Source."""
         return ["this broker does not run"]
-
-
-def _grpc_keys() -> set[str]:
-    """The gRPC endpoint's own settings."""
-    brokers = {setting.key for kind in (BrokerConfig, ServerConfig, PoolConfig) for setting in settings_of(kind)}
-    return {setting.key for setting in settings_of(ProxyConfig)} - brokers
-
-
-def _name(number: int) -> str:
-    """`broker-a` for the first."""
-    return f"broker-{chr(ord('a') + number)}"
-
-
-def _port(first: int, number: int, step: int) -> int:
-    """The port of the nth server; if the first takes a free port, all do."""
-    return first + number * step if first else 0

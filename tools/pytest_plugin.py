@@ -126,7 +126,7 @@ def rocketmq_virtual(request: pytest.FixtureRequest) -> Callable[..., AbstractAs
 
 
 def _stack(**options: Any) -> ThreadStack:
-    from rocketlet.tools.local import LocalSettings
+    from rocketlet.tools.local_settings import LocalSettings
     from rocketlet.tools.thread_stack import ThreadStack
 
     return ThreadStack(LocalSettings(namesrv_port=0, broker_port=0, **options))

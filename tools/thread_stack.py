@@ -20,7 +20,8 @@ import trio
 
 from rocketlet.remoting.faults import Condition, Fault, Faults
 from rocketlet.remoting.transport import ByteStream, Listener, Network, TcpNetwork
-from rocketlet.tools.local import Addresses, LocalSettings, LocalStack
+from rocketlet.tools.local import LocalStack
+from rocketlet.tools.local_settings import Addresses, LocalSettings
 
 Result = TypeVar("Result")
 

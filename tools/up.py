@@ -22,7 +22,7 @@ from rocketlet.common.errors import RocketletError
 if TYPE_CHECKING:
     import trio
 
-    from rocketlet.tools.local import Addresses, LocalSettings
+    from rocketlet.tools.local_settings import Addresses, LocalSettings
 
 DEFAULT_DIRECTORY = "rocketlet-data"
 CONSOLE_PORT = 8088
@@ -92,7 +92,8 @@ def up(print_addr: bool, as_json: bool, verbose: bool, with_console: bool, **opt
     from rocketlet.common.config_file import read_file
     from rocketlet.common.logging_setup import LogConfig, LogLevel, set_up
     from rocketlet.common.settings import SettingsError
-    from rocketlet.tools.local import LocalSettings, LocalStack
+    from rocketlet.tools.local import LocalStack
+    from rocketlet.tools.local_settings import LocalSettings
 
     if options["processes"] and (options["memory"] or options["replicas"] > 1):
         raise click.UsageError("--processes is for brokers with a directory and without replicas")

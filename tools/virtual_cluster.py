@@ -25,7 +25,8 @@ import trio
 from rocketlet.client.talking.session import World
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.remoting.memory_network import MemoryNetwork
-from rocketlet.tools.local import Addresses, LocalSettings, LocalStack
+from rocketlet.tools.local import LocalStack
+from rocketlet.tools.local_settings import Addresses, LocalSettings
 
 BEGIN_MS = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
 

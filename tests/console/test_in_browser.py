@@ -22,7 +22,7 @@ pytest.importorskip("starlette", reason="the extra console is not installed")
 
 from rocketlet.client import ConsumeFrom, Later, Message, Producer, PushConsumer
 from rocketlet.common.message import ReceivedMessage
-from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.local_settings import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 from tests.support import java_programs
 from tests.support.chromium import Chromium, Missing, Visitor

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.local_settings import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 from tests.docs.snippets import GRPC, NAMESRV, Snippet, matches, snippets, steps
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.local_settings import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 from tests.support.examples import output
 

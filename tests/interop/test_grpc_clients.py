@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.local_settings import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 from tests.support.java_programs import REPOSITORY, RUN_TIMEOUT_S, JavaPrograms, Missing
 

@@ -10,7 +10,7 @@ import pytest
 from rocketlet import ConsumeFrom, LitePullConsumer, Message, Producer
 from rocketlet.tools.admin.__main__ import mqadmin
 from rocketlet.tools.late_group import run
-from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.local_settings import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 from tests.support.java_admin import JavaAdmin
 

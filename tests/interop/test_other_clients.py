@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from rocketlet.tools.admin.__main__ import mqadmin
-from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.local_settings import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 from tests.support.memory_folder import account, accounts
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rocketlet.proxy.wire import messages as m
 from rocketlet.proxy.wire.codes import Code
 from rocketlet.tools.admin.__main__ import mqadmin
-from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.local_settings import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 from tests.support.dotnet_client import (
     FOREVER,

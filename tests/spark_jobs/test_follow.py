@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rocketlet import Message, Producer, PullConsumer
-from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.local_settings import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 from tests.support.killed_streams import RUNS, KilledStream, broker_for, master_for, victims
 from tests.support.killing import REPOSITORY, Sending

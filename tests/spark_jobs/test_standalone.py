@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks.spark_log import write_log
 from rocketlet import Message, Producer
-from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.local_settings import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 from tests.support.ports import free_port
 from tests.test_strangers_project import ROOT, environment_without_us, run

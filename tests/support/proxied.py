@@ -20,7 +20,8 @@ from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.configuration import CreateTopicHeader, SubscriptionGroupConfig
 from rocketlet.remoting.request_codes import RequestCode
-from rocketlet.tools.local import LocalSettings, LocalStack
+from rocketlet.tools.local import LocalStack
+from rocketlet.tools.local_settings import LocalSettings
 from tests.support.memory_folder import MemoryFolder
 
 

@@ -7,7 +7,7 @@ import pytest
 from rocketlet.client.facades.producers import Producer
 from rocketlet.common.message import Message
 from rocketlet.remoting.request_codes import RequestCode
-from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.local_settings import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 
 

@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from rocketlet import Message, Producer
-from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.local_settings import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 from tests.support.programs import broker, name_server
 

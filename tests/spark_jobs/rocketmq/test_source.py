@@ -13,7 +13,7 @@ import pytest
 from rocketlet import Message, MessageQueue, Producer
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
-from rocketlet.tools.local import LocalSettings
+from rocketlet.tools.local_settings import LocalSettings
 from rocketlet.tools.thread_stack import ThreadStack
 
 if TYPE_CHECKING:
