@@ -2,8 +2,9 @@
 threads.
 
 The public classes are written once against `Bridge`. There is one for each way of waiting: `trio_bridge`,
-`asyncio_bridge`, `thread_bridge`. What `Bridge` does by itself is right on every event loop. Where an `async def` of a
-bridge awaits under an event loop, the bridge for threads blocks instead, so that it never suspends (see `coroutines`).
+`asyncio_bridge`, `thread_bridge`. What `Bridge` and `SendPort` do by themselves is right on every event loop. Where an
+`async def` of a bridge awaits under an event loop, the bridge for threads blocks instead, so that it never suspends
+(see `coroutines`).
 
 Java: none
 """
@@ -27,33 +28,17 @@ Result = TypeVar("Result")
 Wrapper: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-class SendPort(Protocol):
-    """Where the users of a producer submit their sends."""
-
-    def make_room(self) -> None:
-        """Wait until fewer than `max_in_flight` are in flight, or raise TooManyInFlight where waiting is impossible."""
-
-    def submit(self, send: Send) -> None:
-        """Submit a send. Raises ClientClosed, EngineFailed."""
-
-    async def sent(self, send: Send) -> SendResult:
-        """Submit a send, and wait for the result."""
-
-    def close(self) -> None:
-        """Accept no more sends."""
-
-
 class Bridge(Protocol):
     """How a client calls its engine, and the engine calls the user."""
 
-    async def start(self, run: Callable[..., Awaitable[None]], name: str) -> None:
+    async def start(self, run: Callable[..., Awaitable[None]]) -> None:
         """Start the engine. Raises what keeps it from starting."""
 
     async def stop(self, error: BaseException | None) -> None:
         """Shut the engine down in order; `error` is what ended the user's block. Raises what the engine died of."""
 
     async def release(self) -> None:
-        """Give back what was taken for an engine that was not started."""
+        """Give back what was taken for the engine, which has stopped or was never started."""
 
     async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         """Run one of the engine's functions on its loop."""
@@ -89,11 +74,11 @@ class Bridge(Protocol):
 
     def send_port(self, engine: ProducerEngine) -> SendPort:
         """Where sends are submitted."""
-        return LoopPort(self, engine)
+        return SendPort(self, engine)
 
 
-class LoopPort:
-    """The sends of a producer in an event loop. A plain function cannot wait there, so `make_room` raises."""
+class SendPort:
+    """Where the users of a producer submit their sends."""
 
     def __init__(self, bridge: Bridge, engine: ProducerEngine) -> None:
         self._bridge = bridge
@@ -101,19 +86,27 @@ class LoopPort:
         self._max_in_flight = engine.config.max_in_flight
 
     def make_room(self) -> None:
+        """Wait until fewer than `max_in_flight` are in flight; in an event loop, where a plain function cannot wait,
+        raise TooManyInFlight."""
         if len(self._pipeline.in_flight_sends) >= self._max_in_flight:
             raise TooManyInFlight(
                 f"{self._max_in_flight} sends are in flight", advice="await some of them first, or raise max_in_flight"
             )
 
     def submit(self, send: Send) -> None:
+        """Submit a send. Raises ClientClosed, EngineFailed."""
         self._bridge.call_soon(self._pipeline.submit, send)
 
     async def sent(self, send: Send) -> SendResult:
+        """Submit a send, and wait for the result."""
         self.submit(send)
         if not send.done:
             await self._bridge.wait_for(send)
         return send.outcome()
 
-    def close(self) -> None:
-        """Nobody waits here."""
+
+def innermost(error: BaseException) -> BaseException:
+    """The one error inside of nested groups of one, in which nurseries wrap it; a group of several stays a group."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

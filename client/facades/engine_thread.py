@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import trio
 
 from rocketlet.client.errors import ClientClosed, EngineFailed, InvalidUse
-from rocketlet.client.facades.failures import innermost
+from rocketlet.client.facades.bridges import innermost
 
 log = logging.getLogger("rocketlet.client.engine_thread")
 

@@ -9,16 +9,16 @@ import math
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from rocketlet.client.config import PullConfig
 from rocketlet.client.consuming.lite_pull_consumer import LitePullEngine, QueuesChanged
 from rocketlet.client.consuming.message_batch import MessageBatch
 from rocketlet.client.consuming.pulled_queue import Pulled
-from rocketlet.client.consuming.selector import Selection, check_selection, check_topics
+from rocketlet.client.consuming.selector import Selection, check_selection
 from rocketlet.client.coroutines import called, completed
 from rocketlet.client.facades.bridges import Bridge
-from rocketlet.client.facades.facade import Facade, InThreads, OnEventLoop, engine_method, shared
+from rocketlet.client.facades.facade import InThreads, OnEventLoop, Subscribed, engine_method, shared
 from rocketlet.client.talking.session import World
 from rocketlet.client.talking.topic_queries import TopicQueries
 from rocketlet.client.validators import check_queue, check_seconds
@@ -38,29 +38,15 @@ class _UnfinishedOfThread(threading.local, _Unfinished):
     """One for each thread: a thread finishes the messages that it got itself."""
 
 
-class LitePulled(Facade[LitePullEngine]):
+class LitePulled(Subscribed[LitePullEngine, PullConfig]):
     """The methods of every lite pull consumer."""
 
-    _role = "consumer"
+    _config_type = PullConfig
     _unfinished_type: type[_Unfinished] = _Unfinished
-
-    def __init__(
-        self,
-        group: str,
-        *,
-        topics: Mapping[str, Selection] | None = None,
-        config: PullConfig | None = None,
-        namesrv: str | None = None,
-        world: World | None = None,
-        **settings: Any,
-    ) -> None:
-        """`settings` are single fields of PullConfig by name. `world` is for tests."""
-        super().__init__(group, PullConfig, config, namesrv, world, settings)
-        self._topics = check_topics(topics)
-        self._queues: tuple[list[MessageQueue], Selection] | None = None
-        self._hand = self._unfinished_type()
+    _queues: tuple[list[MessageQueue], Selection] | None = None
 
     def _make_engine(self, bridge: Bridge, world: World) -> LitePullEngine:
+        self._hand = self._unfinished_type()
         engine = LitePullEngine(self.group, self.config, world)
         for topic, selection in self._topics.items():
             engine.subscribe(topic, selection)

@@ -44,10 +44,11 @@ CheckerT = TypeVar("CheckerT")
 ExecutorT = TypeVar("ExecutorT")
 
 
-class Sending(Facade[ProducerEngine]):
+class Sending(Facade[ProducerEngine, ProducerConfig]):
     """The methods of every producer."""
 
     _role = "producer"
+    _config_type = ProducerConfig
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Sending(Facade[ProducerEngine]):
         **settings: Any,
     ) -> None:
         """`settings` are single fields of ProducerConfig by name. `world` is for tests."""
-        super().__init__(group, ProducerConfig, config, namesrv, world, settings)
+        super().__init__(group, config, namesrv=namesrv, world=world, **settings)
         self._hooks = tuple(hooks)
         self._port: SendPort | None = None
 

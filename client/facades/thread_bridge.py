@@ -23,7 +23,7 @@ from rocketlet.client.consuming.consume_workers import ThreadWorkers, Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
 from rocketlet.client.coroutines import as_coroutine_function, called, completed
 from rocketlet.client.errors import InvalidUse
-from rocketlet.client.facades.bridges import Wrapper
+from rocketlet.client.facades.bridges import Bridge, SendPort, Wrapper
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 from rocketlet.client.sending.direct_line import DirectPath
 from rocketlet.client.sending.send import Send
@@ -40,41 +40,26 @@ _USER_CALLS = 4  # of the engine to its user, such as a checker of transactions,
 _STILL_ALIVE = 1.0  # seconds after which a thread that waits without time-out checks that the engine is alive
 
 
-class ThreadBridge:
+class ThreadBridge(Bridge):
     """User code in threads, the engine on its own thread. No `async def` here ever suspends."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self.thread = EngineThread.acquire()
-        self.run: HostedRun | None = None
+        self.run = HostedRun(self.thread, name)
         self._port: ThreadPort | None = None
 
     # ---- life
 
-    async def start(self, run: Callable[..., Awaitable[None]], name: str) -> None:
-        hosted = HostedRun(self.thread, name)
-        try:
-            hosted.start(run)
-        except BaseException:
-            await self.release()
-            raise
-        self.run = hosted
+    async def start(self, run: Callable[..., Awaitable[None]]) -> None:
+        self.run.start(run)
 
     async def stop(self, error: BaseException | None) -> None:
-        assert self.run is not None
-        try:
-            self.run.stop()
-        finally:
-            if self._port is not None:
-                self._port.close()
-            await self.release()
+        self.run.stop()
 
     async def release(self) -> None:
+        if self._port is not None:
+            self._port.close()
         self.thread.release()
-
-    def check(self) -> None:
-        """Raises EngineFailed if the engine has died."""
-        if self.run is not None:
-            self.run.check()
 
     # ---- to the engine
 
@@ -85,8 +70,7 @@ class ThreadBridge:
         self.thread.call(called, function, *args)
 
     def send_port(self, engine: ProducerEngine) -> ThreadPort:
-        assert self.run is not None
-        self._port = ThreadPort(engine, self.thread, self.run)
+        self._port = ThreadPort(self, engine)
         return self._port
 
     # ---- waiting
@@ -102,7 +86,7 @@ class ThreadBridge:
         buffer.wakers.append(waker)
         try:
             while not buffer.batches and not buffer.closed:
-                self.check()
+                self.run.check()
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     return False
@@ -140,27 +124,26 @@ class ThreadBridge:
         return ThreadWorkers(call, count, finished, self.thread.post, name)
 
 
-class ThreadPort:
-    """Where threads submit their sends. One for each producer."""
+class ThreadPort(SendPort):
+    """Where threads submit their sends."""
 
-    def __init__(self, engine: ProducerEngine, thread: EngineThread, run: HostedRun) -> None:
-        self._pipeline = engine.pipeline
-        self._thread = thread
-        self._run = run
-        self._max_in_flight = max_in_flight = engine.config.max_in_flight
+    def __init__(self, bridge: ThreadBridge, engine: ProducerEngine) -> None:
+        super().__init__(bridge, engine)
+        self._thread = bridge.thread
+        self._run = bridge.run
         # With room for this many, a waiting thread is woken. Few enough that the broker has work while the thread makes
         # the next sends: with half of 1024 they take turns, at half of the rate.
-        self._step = max(1, min(128, max_in_flight // 4))
+        self._step = max(1, min(128, self._max_in_flight // 4))
         self._handed: deque[Send] = deque()
         self._posted = False
         self._for_room: deque[LockType] = deque()
         self._pipeline.settled = self._settled
-        self._direct = DirectPath(engine.session, engine.config, thread.now, self._continue_send)
+        self._direct = DirectPath(engine.session, engine.config, self._thread.now, self._continue_send)
 
     # ---- in threads
 
     async def sent(self, send: Send) -> SendResult:
-        """Send and wait: in this thread itself if it sends alone, otherwise with the sends of the others."""
+        # In this thread itself if it sends alone, otherwise with the sends of the others.
         self._thread.check_thread()
         self._run.check()
         alone = not self._handed and not self._pipeline.in_flight_sends
@@ -180,7 +163,6 @@ class ThreadPort:
             self._thread.post(self._take)
 
     def make_room(self) -> None:
-        """Wait until fewer than `max_in_flight` are in flight, and no send waits for bytes in flight."""
         while self._is_full():
             self._run.check()
             lock = allocate_lock()

@@ -20,8 +20,7 @@ from trio.lowlevel import Abort
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import TaskWorkers, Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
-from rocketlet.client.facades.bridges import Bridge
-from rocketlet.client.facades.failures import innermost
+from rocketlet.client.facades.bridges import Bridge, innermost
 from rocketlet.client.sending.send import Send
 
 log = logging.getLogger("rocketlet.client.trio_bridge")
@@ -36,7 +35,7 @@ class TrioBridge(Bridge):
         self._stop = trio.Event()
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] = trio.open_nursery()
 
-    async def start(self, run: Callable[..., Awaitable[None]], name: str) -> None:
+    async def start(self, run: Callable[..., Awaitable[None]]) -> None:
         nursery = await self._nursery_manager.__aenter__()
         try:
             await nursery.start(run, self._stop)
