@@ -29,12 +29,3 @@ def completed(coroutine: Coroutine[Any, Any, Result]) -> Result:
 async def called(function: Callable[Parameters, Result], *args: Parameters.args, **named: Parameters.kwargs) -> Result:
     """A plain function as a coroutine, for any event loop."""
     return function(*args, **named)
-
-
-def as_coroutine_function(function: Callable[Parameters, Result]) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
-    """A plain function in the form of an async one."""
-
-    async def call(*args: Parameters.args, **named: Parameters.kwargs) -> Result:
-        return function(*args, **named)
-
-    return call

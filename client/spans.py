@@ -26,17 +26,11 @@ except ImportError as error:
     raise ImportError('spans need OpenTelemetry: pip install "rocketlet[opentelemetry]"') from error
 
 from rocketlet.client.hooks import ConsumeHookContext, EndTransactionContext, SendContext
-from rocketlet.client.sending.send_result import TransactionState
 from rocketlet.common.message import ReceivedMessage
 
 _NOTE = "opentelemetry"
 _MAX_HALVES = 10_000
 _SYSTEM = {"messaging.system": "rocketmq"}
-_OUTCOMES = {
-    TransactionState.COMMIT: "commit",
-    TransactionState.ROLLBACK: "rollback",
-    TransactionState.UNKNOWN: "unknown",
-}
 
 
 class OpenTelemetry:
@@ -92,10 +86,10 @@ class OpenTelemetry:
     def after_end_transaction(self, context: EndTransactionContext) -> None:
         """A span of its own, for it may be long after the send and in another process."""
         self._settle(
-            context.topic,
+            context.message.topic,
             context.group,
-            _OUTCOMES[context.state],
-            [self._halves.pop(context.message_id, None) or _link(context.properties)],
+            context.state.name.lower(),
+            [self._halves.pop(context.message_id, None) or _link(context.message.properties)],
             {"messaging.message.id": context.message_id, "rocketlet.transaction.from_check": context.from_check},
         )
 

@@ -15,14 +15,14 @@ from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import ClientError
 from rocketlet.client.facades.bridges import Bridge, SendPort
 from rocketlet.client.facades.facade import Facade, InThreads, OnEventLoop, engine_method, shared
+from rocketlet.client.facades.pending_send import PendingSend
 from rocketlet.client.facades.thread_bridge import ThreadBridge
 from rocketlet.client.hooks import SendHook
 from rocketlet.client.sending.inner_producer import InnerProducer
-from rocketlet.client.sending.pending_send import PendingSend
 from rocketlet.client.sending.producer import ProducerEngine
 from rocketlet.client.sending.queue_selection import Selector
 from rocketlet.client.sending.request_reply import DEFAULT_REQUEST_TIMEOUT, reply_to
-from rocketlet.client.sending.send_result import SendResult, TransactionState
+from rocketlet.client.sending.send_result import SendResult, SendStatus, TransactionState
 from rocketlet.client.sending.transaction_producer import (
     AsyncChecker,
     AsyncExecutor,
@@ -30,7 +30,6 @@ from rocketlet.client.sending.transaction_producer import (
     Executor,
     Transaction,
     TransactionEngine,
-    outcome_of_half,
 )
 from rocketlet.client.talking.session import World
 from rocketlet.client.talking.topic_queries import TopicQueries
@@ -63,7 +62,6 @@ class Sending(Facade[ProducerEngine, ProducerConfig]):
         """`settings` are single fields of ProducerConfig by name. `world` is for tests."""
         super().__init__(group, config, namesrv=namesrv, world=world, **settings)
         self._hooks = tuple(hooks)
-        self._port: SendPort | None = None
 
     def _make_engine(self, bridge: Bridge, world: World) -> ProducerEngine:
         return ProducerEngine(self.group, self.config, world, self._hooks)
@@ -72,9 +70,7 @@ class Sending(Facade[ProducerEngine, ProducerConfig]):
         self._port = bridge.send_port(engine)
 
     def _sending(self) -> tuple[ProducerEngine, SendPort]:
-        _, engine = self._running()
-        assert self._port is not None
-        return engine, self._port
+        return self._running()[1], self._port
 
     # ---- sending
 
@@ -294,10 +290,12 @@ class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
         assert isinstance(engine, TransactionEngine)
         function: Any = executor
         check_callable("local executor", function, in_threads=isinstance(self, InThreads))
-        _, port = self._sending()
-        result = await port.sent(engine.prepare_half(message, queue=queue, timeout=timeout))
-        state, failure = outcome_of_half(result), None
-        if state is None:
+        result = await self._port.sent(engine.prepare_half(message, queue, timeout))
+        state: TransactionState | None = None
+        failure = None
+        if result.status is not SendStatus.SEND_OK:
+            state = TransactionState.ROLLBACK  # what is not stored safely must not be committed
+        else:
             try:
                 state = await bridge.user_function(function)(Transaction(message, result.message_id, argument))
             except Exception as error:

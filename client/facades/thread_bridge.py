@@ -21,7 +21,7 @@ import trio
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import ThreadWorkers, Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
-from rocketlet.client.coroutines import as_coroutine_function, called, completed
+from rocketlet.client.coroutines import called, completed
 from rocketlet.client.errors import InvalidUse
 from rocketlet.client.facades.bridges import Bridge, SendPort, Wrapper
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
@@ -106,10 +106,10 @@ class ThreadBridge(Bridge):
         return partial(self.thread.call_back, function)
 
     def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-        return as_coroutine_function(function)
+        return partial(called, function)
 
     def wrapped(self, function: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
-        wrapped_function = wrapper(as_coroutine_function(function))
+        wrapped_function = wrapper(partial(called, function))
         return lambda *args: completed(wrapped_function(*args))
 
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
