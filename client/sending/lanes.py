@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -53,7 +54,7 @@ class Lanes:
         self,
         session: Session,
         config: ProducerConfig,
-        ended: Callable[[Call, Answer], None],
+        ended: Callable[[Sequence[Send], Answer, Call], None],
         not_reached: Callable[[Send, RemotingError], None],
         left: Callable[[Send], None],
         not_made: Callable[[Send, Exception], None],
@@ -65,16 +66,14 @@ class Lanes:
         self._session = session
         self._linger = config.linger
         self._ended = ended
-        self._never_sent = not_reached
-        self._on_left = left
+        self._not_reached = not_reached
+        self._left = left
         self._not_made = not_made
         self._start_task = start_task
         self._lines: dict[str, Connection] = {}
         self._for_line: dict[str, deque[Send]] = {}
         self._lanes: dict[MessageQueue, Lane] = {}
         self._held_lanes: list[Lane] | None = None
-        self._lingering: deque[Lane] = deque()
-        self._first_lingers = trio.Event()
 
     def hold(self) -> None:
         """Until `release` idle queues take no sends: what comes in one turn of the loop leaves together."""
@@ -84,8 +83,7 @@ class Lanes:
         """Let those leave that were held."""
         lanes, self._held_lanes = self._held_lanes, None
         for lane in lanes or ():
-            if lane.waiting and not lane.calls:
-                self._send_after_linger(lane)
+            self._send_if_idle(lane)
 
     def leave(self, send: Send, address: str) -> None:
         """Send it to its queue, at this address: at once, with others, or when there is a connection."""
@@ -101,22 +99,17 @@ class Lanes:
 
     async def _get_line(self, address: str) -> None:
         error: RemotingError | None = None
-        line = None
         try:
-            line = await self._session.connection(address)
+            line = self._lines[address] = await self._session.connection(address)
         except RemotingError as failure:
             error = failure
-        parked = self._for_line.pop(address)
-        if line is not None:
-            self._lines[address] = line
-        for send in parked:
+        for send in self._for_line.pop(address):
             if send.done:
                 continue
-            if line is not None:
+            if error is None:
                 self._add_to_lane(send, address, line)
             else:
-                assert error is not None
-                self._never_sent(send, error)
+                self._not_reached(send, error)
 
     # ---- the lane of a queue
 
@@ -133,8 +126,7 @@ class Lanes:
             self._send_lane(lane, line)
         if self._linger and not lane.waiting:
             lane.due = trio.current_time() + self._linger
-            self._lingering.append(lane)
-            self._first_lingers.set()
+            self._start_task(self._send_when_due, lane)
         send.waits_in = lane
         lane.waiting.append(send)
         lane.size += size
@@ -150,30 +142,26 @@ class Lanes:
         lane = self._lanes[queue] = Lane()
         return lane
 
-    def _next(self, lane: Lane) -> None:
+    def _call_is_over(self, lane: Lane) -> None:
         """A request of this lane has ended; those that waited for it go."""
         lane.calls -= 1
-        if lane.waiting and not lane.calls and not (self._linger and trio.current_time() < lane.due):
-            self._send_after_linger(lane)
+        if not self._linger or trio.current_time() >= lane.due:
+            self._send_if_idle(lane)
 
-    def _send_after_linger(self, lane: Lane) -> None:
+    async def _send_when_due(self, lane: Lane) -> None:
+        await trio.sleep_until(lane.due)
+        if trio.current_time() >= lane.due:
+            self._send_if_idle(lane)
+
+    def _send_if_idle(self, lane: Lane) -> None:
+        if not lane.waiting or lane.calls:
+            return
         line = self._lines.get(lane.address)
         if line is not None and not line.closed:
             self._send_lane(lane, line)
         else:
             for send in lane.take():
                 self.leave(send, lane.address)
-
-    async def run(self) -> None:
-        """See to the lanes that wait on purpose, until cancelled."""
-        while True:
-            while self._lingering:
-                lane = self._lingering.popleft()
-                await trio.sleep_until(lane.due)
-                if lane.waiting and not lane.calls and lane.due <= trio.current_time():
-                    self._send_after_linger(lane)
-            self._first_lingers = trio.Event()
-            await self._first_lingers.wait()
 
     # ---- requests
 
@@ -184,7 +172,7 @@ class Lanes:
 
     def _send_call(self, lane: Lane, line: Connection, sends: list[Send]) -> None:
         first = sends[0]
-        call = Call(lane, line, sends, self._call_ended)
+        call = Call(lane, line, sends)
         now = trio.current_time()
         for send in sends:
             send.call = call
@@ -195,15 +183,16 @@ class Lanes:
             else:
                 template = first.template.batch
                 assert template is not None
-                frame = _frame(template, line, call.opaque, first, "", batch_body(sends))
+                body = encode_batch([BatchItem(send.flag, send.body, send.text.encode()) for send in sends])
+                frame = _frame(template, line, call.opaque, first, "", body)
             if first.oneway:
                 line.send_oneway_frame(frame)
-                self._on_left(first)
+                self._left(first)
             else:
-                line.call_frame_soon(call.opaque, frame, call.answered)
+                line.call_frame_soon(call.opaque, frame, partial(self._call_ended, call))
                 lane.calls += 1
         except RemotingError as error:
-            self._ended(call, error)
+            self._ended(sends, error, call)
         except Exception as error:  # noqa: BLE001 - what cannot be made fails alone; its caller gets the cause
             if len(sends) == 1:
                 self._not_made(first, error)
@@ -212,8 +201,8 @@ class Lanes:
                 self._send_call(lane, line, [send])
 
     def _call_ended(self, call: Call, answer: Answer) -> None:
-        self._ended(call, answer)
-        self._next(call.lane)
+        self._ended(call.sends, answer, call)
+        self._call_is_over(call.lane)
 
     def give_up(self, send: Send) -> bool:
         """Wait no more for a send that is late; whether it had left."""
@@ -225,7 +214,7 @@ class Lanes:
         call.waited_for -= 1
         if not call.waited_for:
             call.line.forget(call.opaque)
-            self._next(call.lane)
+            self._call_is_over(call.lane)
         return True
 
 
@@ -236,11 +225,6 @@ def _frame(template: SendTemplate, line: Connection, opaque: int, send: Send, te
     command.opaque = opaque
     line.sign(command)
     return encode(command)
-
-
-def batch_body(sends: Sequence[Send]) -> bytes:
-    """The body of a batch of these."""
-    return encode_batch([BatchItem(send.flag, send.body, send.text.encode()) for send in sends])
 
 
 def results_of(sends: Sequence[Send], status: SendStatus, answer: Command, namespace: str) -> list[SendResult]:

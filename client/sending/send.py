@@ -75,6 +75,13 @@ class Send:
         """What templates make frames of. `text` and `body` are those of a batch where it leaves with others."""
         return self.queue.queue_id, self.sys_flag, self.born, self.flag, text, body, self.oneway
 
+    def ends_with(self, call: Call | None) -> bool:
+        """Whether it is in flight with this request, or with none; from now on it is not."""
+        if self.call is not call or self.done:
+            return False
+        self.call = None
+        return True
+
     def settle(self, result: SendResult | None, error: ClientError | None) -> None:
         """The send is over. Wakes whoever waits."""
         self.result = result
@@ -124,27 +131,15 @@ class Send:
 class Call:
     """One request in flight: a send by itself, or several as a batch, in its order."""
 
-    __slots__ = ("_ended", "lane", "line", "opaque", "sends", "waited_for")
+    __slots__ = ("lane", "line", "opaque", "sends", "waited_for")
 
-    def __init__(self, lane: Lane, line: Connection, sends: list[Send], ended: Callable[[Call, Answer], None]) -> None:
+    def __init__(self, lane: Lane, line: Connection, sends: list[Send]) -> None:
         self.lane = lane
         self.line = line
         self.sends = sends
         self.waited_for = len(sends)
         """Those of them that were not given up."""
         self.opaque = line.take_opaque()
-        self._ended = ended
-
-    def answered(self, answer: Answer) -> None:
-        """What connections call."""
-        self._ended(self, answer)
-
-    def release(self, send: Send) -> bool:
-        """Whether the send is still in flight with this; from now on it is not."""
-        if send.call is not self:
-            return False
-        send.call = None
-        return True
 
 
 @dataclass(slots=True, eq=False)
