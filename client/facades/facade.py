@@ -32,10 +32,9 @@ import trio
 
 from rocketlet.client.config import ClientConfig, configured
 from rocketlet.client.consuming.selector import Selection, check_topics
-from rocketlet.client.coroutines import completed
 from rocketlet.client.errors import ClientClosed
 from rocketlet.client.facades.bridges import Bridge
-from rocketlet.client.facades.thread_bridge import ThreadBridge
+from rocketlet.client.facades.thread_bridge import ThreadBridge, blocking, completed
 from rocketlet.client.talking.session import Session, World
 
 Parameters = ParamSpec("Parameters")
@@ -200,7 +199,7 @@ class InThreads(Facade[Any, Any]):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         for name, method in _methods(cls).items():
-            setattr(cls, name, _blocking(method.function))
+            setattr(cls, name, blocking(method.function))
 
     def start(self) -> None:
         """Begin; `with` does it."""
@@ -228,14 +227,6 @@ class InThreads(Facade[Any, Any]):
         self.shutdown()
 
 
-def _blocking(function: Callable[..., Coroutine[Any, Any, Result]]) -> Callable[..., Result]:
-    @functools.wraps(function)
-    def call(*args: Any, **named: Any) -> Result:
-        return completed(function(*args, **named))
-
-    return call
-
-
 class OnEventLoop(Facade[Any, Any]):
     """A client for trio or asyncio, as an `async with` block: any number of tasks may share it."""
 
@@ -260,9 +251,7 @@ class OnEventLoop(Facade[Any, Any]):
 
 def _bridge_of_this_loop(name: str) -> Bridge:
     if sniffio.current_async_library() == "trio":
-        from rocketlet.client.facades.trio_bridge import TrioBridge
-
-        return TrioBridge()
+        return Bridge(name)
     from rocketlet.client.facades.asyncio_bridge import AsyncioBridge
 
     return AsyncioBridge(name)

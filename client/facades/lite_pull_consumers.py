@@ -16,9 +16,9 @@ from rocketlet.client.consuming.lite_pull_consumer import LitePullEngine, Queues
 from rocketlet.client.consuming.message_batch import MessageBatch
 from rocketlet.client.consuming.pulled_queue import Pulled
 from rocketlet.client.consuming.selector import Selection, check_selection
-from rocketlet.client.coroutines import called, completed
 from rocketlet.client.facades.bridges import Bridge
 from rocketlet.client.facades.facade import InThreads, OnEventLoop, Subscribed, engine_method, shared
+from rocketlet.client.facades.thread_bridge import called, completed
 from rocketlet.client.talking.session import World
 from rocketlet.client.talking.topic_queries import TopicQueries
 from rocketlet.client.validators import check_queue, check_seconds
@@ -164,11 +164,7 @@ class LitePulled(Subscribed[LitePullEngine, PullConfig]):
         It is called in the callback thread, or by the event loop, which it must not hold up.
         """
         bridge, engine = self._running()
-
-        def call_soon(topic: str, queues: set[MessageQueue]) -> None:
-            bridge.callback(lambda: changed(topic, queues))()
-
-        await bridge.call(called, engine.watch, topic, call_soon)
+        await bridge.call(called, engine.watch, topic, lambda *news: bridge.callback(partial(changed, *news))())
 
     seek = engine_method(LitePullEngine.seek)
     seek_to_begin = engine_method(LitePullEngine.seek_to_begin)

@@ -9,7 +9,6 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from rocketlet.client.config import PushConfig
@@ -76,11 +75,10 @@ class Pushed(Subscribed[PushEngine, PushConfig], Generic[ListenerT, BatchListene
         call = self._batch_listener or call_with_one
 
         def workers(finished: Finished, hooks: Sequence[ConsumeHook]) -> Workers:
-            name = f"ConsumeMessageThread_{self.group}"
-            hooks_wrapper = partial(hooked, hooks=hooks, group=self.group, clock=world.clock)
-            return bridge.workers(
-                bridge.wrapped(call, hooks_wrapper) if hooks else call, self.config.threads, finished, name
-            )
+            hooked_call = call
+            if hooks:
+                hooked_call = bridge.listener(hooked(bridge.user_function(call), hooks, self.group, world.clock))
+            return bridge.workers(hooked_call, self.config.threads, finished, f"ConsumeMessageThread_{self.group}")
 
         batch = self.config.batch if self._batch_listener is not None else 1
         engine = PushEngine(self.group, self.config, world, workers=workers, batch=batch, hooks=self._hooks)

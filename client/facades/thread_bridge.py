@@ -4,6 +4,9 @@ A send is prepared in its caller's thread. A thread that sends alone then writes
 (`direct_line`). Otherwise the send goes to the engine's loop through a deque, together with those of other threads at
 that moment, and the thread sleeps on a bare lock until the answer is there.
 
+Code written once as `async def`, for event loops, runs in a plain thread too: nothing suspends there, for what such a
+coroutine awaits blocks the thread instead. So it finishes in one step, which costs 0.2 µs.
+
 Java: none; a JVM client owns its threads
 """
 
@@ -13,17 +16,16 @@ import time
 from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import trio
 
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import ThreadWorkers, Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
-from rocketlet.client.coroutines import called, completed
 from rocketlet.client.errors import InvalidUse
-from rocketlet.client.facades.bridges import Bridge, SendPort, Wrapper
+from rocketlet.client.facades.bridges import Bridge, SendPort
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 from rocketlet.client.sending.direct_line import DirectPath
 from rocketlet.client.sending.send import Send
@@ -34,10 +36,37 @@ from rocketlet.remoting.errors import RemotingError
 if TYPE_CHECKING:
     from rocketlet.client.sending.producer import ProducerEngine
 
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _USER_CALLS = 4  # of the engine to its user, such as a checker of transactions, at work at once
 _STILL_ALIVE = 1.0  # seconds after which a thread that waits without time-out checks that the engine is alive
+
+
+def completed(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine that never suspends, and return what it returns."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    coroutine.close()
+    raise AssertionError(f"{coroutine!r} suspended in a thread that has no event loop")
+
+
+def blocking(function: Callable[Parameters, Coroutine[Any, Any, Result]]) -> Callable[Parameters, Result]:
+    """An async function that never suspends, as a plain one."""
+
+    @wraps(function)
+    def call(*args: Parameters.args, **named: Parameters.kwargs) -> Result:
+        return completed(function(*args, **named))
+
+    return call
+
+
+async def called(function: Callable[Parameters, Result], *args: Parameters.args, **named: Parameters.kwargs) -> Result:
+    """A plain function as a coroutine, for any event loop."""
+    return function(*args, **named)
 
 
 class ThreadBridge(Bridge):
@@ -108,9 +137,8 @@ class ThreadBridge(Bridge):
     def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
         return partial(called, function)
 
-    def wrapped(self, function: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
-        wrapped_function = wrapper(partial(called, function))
-        return lambda *args: completed(wrapped_function(*args))
+    def listener(self, function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+        return blocking(function)
 
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         limiter = trio.CapacityLimiter(_USER_CALLS)
