@@ -3,20 +3,8 @@
 Every error says what failed, about which topic and at which broker, after how long and how many tries, and what to do
 about it. The parts are attributes too (`error.topic`, `error.tries`), so that a program need not read the text.
 
-    ClientError
-      InvalidUse          yours: a message, a name or a setting that cannot work; nothing was sent
-        InvalidMessage
-      ClientClosed        yours: used before its start or after its end
-      EngineFailed        ours: a background task died of a bug; the cause is chained
-      NoRoute             no broker serves the topic, or no name server could be asked
-      TooManyInFlight     more sends are in flight than the client allows; slow down or raise the limit
-      Refused             a broker or name server answered with an error code (`error.code`, `error.remark`)
-      BadAnswer           a broker or name server sent an answer that cannot be read
-      Unreachable         a connection could not be made, or broke before the answer
-      TimedOut            no answer came in time; a send may have been stored all the same
-      SendFailed          every try of a send failed; `error.causes` has one error a try
-      RequestTimedOut     the request was stored, but no reply came in time
-      ListenerFailed      a listener or executor of yours raised where its result was needed at once
+InvalidUse and ClientClosed are mistakes of the caller, ListenerFailed is one of a function that he gave us, and
+EngineFailed one of ours. All others are the servers' or the network's.
 
 Java: client/exception/MQClientException.java, MQBrokerException.java, RequestTimeoutException.java
 """

@@ -8,7 +8,7 @@ Java: client/impl/producer/DefaultMQProducerImpl.java
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import trio
@@ -53,11 +53,10 @@ class ProducerEngine:
         if self._tracer is not None:
             hooks = [*hooks, self._tracer]
         self.end_hooks = [hook for hook in hooks if isinstance(hook, EndTransactionHook)]
-        self.preparer = Preparer(self.group, config, self.session.unique_ids, world.clock, hooks)
-        self.requests = Requests(self.session, self.pipeline, self._introduce)
+        self.preparer = Preparer(self.group, config, self.session, hooks)
+        self.requests = Requests(self.session, self.pipeline, config)
         self.queries = TopicQueries(self.session)
         self.session.producer_groups.append(self.group)
-        self.session.handlers.update(self.requests.handlers())
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send until `stop` is set, then wait for what is in flight and unregister."""
@@ -76,9 +75,6 @@ class ProducerEngine:
                 await self.session.unregister(self.group, None)
             nursery.cancel_scope.cancel()
 
-    async def _introduce(self, topic: str) -> None:
-        await self.session.introduce(topic, self.config.default_topic, self.config.default_topic_queues)
-
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a topic's messages may go to."""
         wire = namespace.wrap(self.config.namespace, topic)
@@ -89,18 +85,11 @@ class ProducerEngine:
 class Preparer:
     """Turns messages into sends. Safe to use from any thread."""
 
-    def __init__(
-        self,
-        group: str,
-        config: ProducerConfig,
-        unique_ids: Callable[[], str],
-        clock: Callable[[], int],
-        hooks: Sequence[SendHook] = (),
-    ) -> None:
+    def __init__(self, group: str, config: ProducerConfig, session: Session, hooks: Sequence[SendHook]) -> None:
         self._group = group
         self._config = config
-        self._unique_ids = unique_ids
-        self._clock = clock
+        self._unique_ids = session.unique_ids
+        self._clock = session.world.clock
         self._hooks = hooks
         self._templates: dict[str, SendTemplate] = {}
 

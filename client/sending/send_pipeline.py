@@ -105,13 +105,9 @@ class SendPipeline:
                 nursery.start_soon(self._expire_overdue)
                 task_status.started()
         finally:
-            self.close(ClientClosed("the producer has ended before the send was answered"))
-
-    def close(self, error: ClientError) -> None:
-        """Fail what is in flight, and everything from now on."""
-        self._closed = error
-        for send in list(self.in_flight_sends):
-            self._settle(send, None, error)
+            self._closed = ClientClosed("the producer has ended before the send was answered")
+            for send in list(self.in_flight_sends):
+                self._settle(send, None, self._closed)
 
     def start_task(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
         """Run something beside the sends, as long as they run."""
@@ -145,12 +141,9 @@ class SendPipeline:
 
     def submit_all(self, sends: deque[Send]) -> None:
         """Start these, and empty it. Those that go to one queue leave together."""
-        self._lanes.hold()
-        try:
+        with self._lanes.held():
             while sends:
                 self.submit(sends.popleft())
-        finally:
-            self._lanes.release()
 
     def submit(self, send: Send) -> None:
         """Start a send. The result or error goes to `send`."""
@@ -183,7 +176,8 @@ class SendPipeline:
             return
         route = self._session.routes.get(topic)
         if route is None or not route.writable:
-            self._park_for_route(send)
+            self._for_route[topic] = deque([send])
+            self.start_task(self._get_route, topic)
             return
         try:
             self._choose_and_send(send, route.writable, route.next_turn())
@@ -373,11 +367,6 @@ class SendPipeline:
         return f"{name} at {address}" if address else name
 
     # ---- waiting for a route
-
-    def _park_for_route(self, send: Send) -> None:
-        assert self._nursery is not None
-        self._for_route[send.topic] = deque([send])
-        self._nursery.start_soon(self._get_route, send.topic)
 
     async def _get_route(self, topic: str) -> None:
         pause = _MIN_REST

@@ -110,12 +110,10 @@ class TransactionEngine(ProducerEngine):
     # ---- asked by the broker
 
     def _on_check(self, request: Request) -> None:
-        header: CheckTransactionStateHeader = request.header
-        message = self.session.reader.single(bytes(request.body), header.bname or "")
-        self.pipeline.start_task(self._answer, request, message)
+        message = self.session.reader.single(bytes(request.body), request.header.bname or "")
+        self.pipeline.start_task(self._answer, request, request.header, message)
 
-    async def _answer(self, request: Request, message: ReceivedMessage) -> None:
-        header: CheckTransactionStateHeader = request.header
+    async def _answer(self, request: Request, header: CheckTransactionStateHeader, message: ReceivedMessage) -> None:
         state, remark = TransactionState.UNKNOWN, None
         try:
             state = await self._check(message) or TransactionState.UNKNOWN
