@@ -114,34 +114,17 @@ class Tracer:
         ):
             return
         kind = _HALF if context.is_half else _DELAYED if message.delay_level else _NORMAL
-        self._add_sent(
-            "Pub",
-            context,
-            context.born,
-            result.region_id,
-            result.queue.broker_name,
-            context.body_size,
-            round(context.elapsed_ms),
-            kind,
-            result.offset_message_id,
-            "true" if result.status is SendStatus.SEND_OK else "false",
-        )
+        safely = "true" if result.status is SendStatus.SEND_OK else "false"
+        last = (context.body_size, round(context.elapsed_ms), kind, result.offset_message_id, safely)
+        self._add_sent("Pub", context, context.born, result.region_id, result.queue.broker_name, *last)
 
     def after_end_transaction(self, context: EndTransactionContext) -> None:
         """EndTransaction."""
         if _is_untraced(context.message.properties):
             return
-        self._add_sent(
-            "EndTransaction",
-            context,
-            self._clock(),
-            context.region_id,
-            context.broker_name,
-            _COMMIT,
-            context.message_id,
-            f"{context.state.name}_MESSAGE" if context.state.value else "UNKNOW",  # Java: LocalTransactionState
-            "true" if context.from_check else "false",
-        )
+        state = f"{context.state.name}_MESSAGE" if context.state.value else "UNKNOW"  # Java: LocalTransactionState
+        last = (_COMMIT, context.message_id, state, "true" if context.from_check else "false")
+        self._add_sent("EndTransaction", context, self._clock(), context.region_id, context.broker_name, *last)
 
     def _add_sent(
         self,
@@ -150,13 +133,13 @@ class Tracer:
         time: int,
         region: str | None,
         broker_name: str,
-        *fields: object,
+        *last: object,
     ) -> None:
-        """A record of Pub or EndTransaction, which begin alike; `fields` are its last ones."""
+        """A record of Pub or EndTransaction, which begin alike; `last` are the fields that only one has."""
         message, message_id, keys = context.message, context.message_id, _keys(context.message)
         address = self._session.routes.master(broker_name) or ""
         about = (context.group, message.topic, message_id, message.tags or "", keys, address)
-        self._add(message_id, keys, kind, time, region or _DEFAULT_REGION, *about, *fields)
+        self._add(message_id, keys, kind, time, region or _DEFAULT_REGION, *about, *last)
 
     # ---- consuming
 

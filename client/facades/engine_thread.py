@@ -15,7 +15,6 @@ import atexit
 import logging
 import os
 import threading
-from _thread import allocate_lock
 from collections import deque
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
@@ -68,19 +67,18 @@ class EngineThread:
         self._posted = False
         self._callbacks: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._callback_thread: threading.Thread | None = None
-        ready = allocate_lock()
-        ready.acquire()
+        ready = threading.Event()
         self._thread = threading.Thread(target=trio.run, args=(self._main, ready), name="rocketlet-client", daemon=True)
         self._thread.start()
-        ready.acquire()
+        ready.wait()
 
-    async def _main(self, ready: Any) -> None:
+    async def _main(self, ready: threading.Event) -> None:
         self._token = trio.lowlevel.current_trio_token()
         self.now = trio.lowlevel.current_clock().current_time
         self._stop = trio.Event()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            ready.release()
+            ready.set()
             await self._stop.wait()
             nursery.cancel_scope.cancel()
 
@@ -178,8 +176,7 @@ class HostedRun:
     def __init__(self, engine: EngineThread, name: str) -> None:
         self._engine = engine
         self._name = name
-        self._ended = allocate_lock()
-        self._ended.acquire()
+        self._ended = threading.Event()
         self.failure: BaseException | None = None
 
     def start(self, run: Callable[..., Awaitable[None]]) -> None:
@@ -203,20 +200,19 @@ class HostedRun:
             self.failure = innermost(error)
             log.critical("%s has died: %s", self._name, self.failure, exc_info=error)
         finally:
-            self._ended.release()
+            self._ended.set()
 
     def check(self) -> None:
         """Raises EngineFailed if it has died."""
         if self.failure is not None:
             raise EngineFailed(f"{self._name} has died: {self.failure!r}") from self.failure
 
-    def stop(self, timeout: float = -1) -> None:
+    def stop(self, timeout: float | None = None) -> None:
         """Shut it down in order and wait. Raises EngineFailed if it had died instead."""
         _open_runs.discard(self)
         self._engine.check_thread()
         self._engine.post(self._stop.set)
-        if self._ended.acquire(timeout=timeout):
-            self._ended.release()
+        self._ended.wait(timeout)
         self.check()
 
 

@@ -22,7 +22,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -30,17 +29,15 @@ from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import BadAnswer
 from rocketlet.client.namespace import unwrap
 from rocketlet.client.sending.send import Answer, Call, Lane, Send
+from rocketlet.client.sending.send_frames import SendTemplate
 from rocketlet.client.sending.send_result import SendResult, SendStatus
 from rocketlet.client.talking.session import Session
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.message_record import BatchItem, encode_batch
 from rocketlet.remoting.command import Command, HeaderType
+from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.frame_codec import encode
-
-if TYPE_CHECKING:
-    from rocketlet.client.sending.send_frames import SendTemplate
-    from rocketlet.remoting.connection import Connection
 
 MAX_BYTES = 128 << 10
 """Of one batch. More gains nothing at the broker, and keeps the first answers waiting."""

@@ -9,6 +9,7 @@ Java: client/impl/producer/DefaultMQProducerImpl.java
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import trio
@@ -91,7 +92,10 @@ class Preparer:
         self._unique_ids = session.unique_ids
         self._clock = session.world.clock
         self._hooks = hooks
-        self._templates: dict[str, SendTemplate] = {}
+        make_template = partial(
+            SendTemplate, group, default_topic=config.default_topic, default_queues=config.default_topic_queues
+        )
+        self._template = lru_cache(_MAX_TEMPLATES)(make_template)
 
     def prepare(
         self,
@@ -123,8 +127,7 @@ class Preparer:
         if type(body) is not bytes:
             body = bytes(body)  # a buffer that its owner may change while the send is in flight
         send.topic = topic
-        template = self._templates.get(topic)
-        send.template = template if template is not None else self._make_template(topic)
+        send.template = self._template(topic)
         send.text = text
         send.body = body
         send.sys_flag = sys_flag
@@ -186,35 +189,28 @@ class Preparer:
 
     def property_text(self, message: Message, unique_id: str, extra: dict[str, str] | None) -> str:
         """The properties as they travel. Raises InvalidMessage where a reader would not see them as they are."""
-        text = f"UNIQ_KEY\x01{unique_id}"
-        count = 0
+        parts = [f"UNIQ_KEY\x01{unique_id}"]
         if not message.wait_store:
-            text += f"\x02{_DO_NOT_WAIT}"
-            count += 1
+            parts.append(_DO_NOT_WAIT)
         if message.tags:
-            text += f"\x02TAGS\x01{message.tags}"
-            count += 1
+            parts.append(f"TAGS\x01{message.tags}")
         if message.keys:
             try:
                 keys = message.keys if isinstance(message.keys, str) else names.KEY_SEPARATOR.join(message.keys)
             except TypeError:
                 raise InvalidMessage("the keys are no str", topic=message.topic, advice="keys=[str(key)]") from None
-            text += f"\x02KEYS\x01{keys}"
-            count += 1
+            parts.append(f"KEYS\x01{keys}")
         if message.delay_level:
-            text += f"\x02DELAY\x01{message.delay_level}"
-            count += 1
+            parts.append(f"DELAY\x01{message.delay_level}")
         if message.deliver_at is not None:
-            text += f"\x02TIMER_DELIVER_MS\x01{round(message.deliver_at * 1000)}"
-            count += 1
+            parts.append(f"TIMER_DELIVER_MS\x01{round(message.deliver_at * 1000)}")
         for properties in (message.properties, extra):
             if properties:
-                text += "".join([f"\x02{name}\x01{value}" for name, value in properties.items()])
-                count += len(properties)
+                parts += [f"{name}\x01{value}" for name, value in properties.items()]
         if message.sharding_key:
-            text += f"\x02{names.SHARDING_KEY}\x01{message.sharding_key}"
-            count += 1
-        if text.count("\x02") != count:
+            parts.append(f"{names.SHARDING_KEY}\x01{message.sharding_key}")
+        text = "\x02".join(parts)
+        if text.count("\x02") != len(parts) - 1:
             raise InvalidMessage("tags, keys or sharding key hold the separator 0x02", topic=message.topic)
         # A text of so many characters may be too long in UTF-8, a shorter one cannot.
         if len(text) > names.MAX_SIZE // 4 or not text.isascii():
@@ -229,14 +225,6 @@ class Preparer:
                     f"the properties have {size} bytes, the limit is {names.MAX_SIZE}", topic=message.topic
                 )
         return text
-
-    def _make_template(self, topic: str) -> SendTemplate:
-        if len(self._templates) > _MAX_TEMPLATES:
-            self._templates.clear()
-        template = self._templates[topic] = SendTemplate(
-            self._group, topic, self._config.default_topic, self._config.default_topic_queues
-        )
-        return template
 
     def _compress(self, send: Send) -> None:
         packed = compress(send.body, self._config.compress_level)

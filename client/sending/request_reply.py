@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from random import Random
+from uuid import UUID
 
 import trio
 
@@ -125,8 +126,7 @@ class Requests:
 
 def correlation_id(random: Random) -> str:
     """A random UUID, version 4."""
-    digits = f"{random.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | 0x4 << 76 | 0x2 << 62:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return str(UUID(int=random.getrandbits(128), version=4))
 
 
 def reply_to(request: ReceivedMessage, body: bytes) -> tuple[Message, dict[str, str]]:

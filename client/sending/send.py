@@ -12,17 +12,15 @@ from __future__ import annotations
 from _thread import allocate_lock
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from rocketlet.client.errors import ClientError, TimedOut
+from rocketlet.client.sending.send_frames import Parts, SendTemplate
 from rocketlet.client.sending.send_result import SendResult
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.command import Command
+from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.errors import RemotingError
-
-if TYPE_CHECKING:
-    from rocketlet.client.sending.send_frames import Parts, SendTemplate
-    from rocketlet.remoting.connection import Connection
 
 Select: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]
 Answer: TypeAlias = Command | RemotingError
