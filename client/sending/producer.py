@@ -189,7 +189,8 @@ class Preparer:
 
     def property_text(self, message: Message, unique_id: str, extra: dict[str, str] | None) -> str:
         """The properties as they travel. Raises InvalidMessage where a reader would not see them as they are."""
-        parts = [f"UNIQ_KEY\x01{unique_id}"]
+        unique = f"UNIQ_KEY\x01{unique_id}"
+        parts = []
         if not message.wait_store:
             parts.append(_DO_NOT_WAIT)
         if message.tags:
@@ -209,8 +210,10 @@ class Preparer:
                 parts += [f"{name}\x01{value}" for name, value in properties.items()]
         if message.sharding_key:
             parts.append(f"{names.SHARDING_KEY}\x01{message.sharding_key}")
-        text = "\x02".join(parts)
-        if text.count("\x02") != len(parts) - 1:
+        if not parts:
+            return unique
+        text = "\x02".join((unique, *parts))
+        if text.count("\x02") != len(parts):
             raise InvalidMessage("tags, keys or sharding key hold the separator 0x02", topic=message.topic)
         # A text of so many characters may be too long in UTF-8, a shorter one cannot.
         if len(text) > names.MAX_SIZE // 4 or not text.isascii():

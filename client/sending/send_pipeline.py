@@ -154,7 +154,7 @@ class SendPipeline:
             send.settle(None, self._closed)
             return
         self.in_flight_sends.add(send)
-        self._look_by(self._try_ends(send))
+        self._look_by(now + min(send.timeout, self._try_timeout))
         if self._submitted or not self._admit(send):
             self._submitted.append(send)
 
