@@ -11,42 +11,26 @@ Java: client/exception/MQClientException.java, MQBrokerException.java, RequestTi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self, TypedDict, Unpack
+from dataclasses import KW_ONLY, dataclass
+from typing import Self
 
 from rocketlet.common.errors import RocketletError
 
 
-class Details(TypedDict, total=False):
-    """Where and how an error came about; every ClientError has these as attributes."""
-
-    topic: str
-    broker: str
-    elapsed_ms: float | None
-    tries: int
-    advice: str
-
-
+@dataclass(eq=False, repr=False)
 class ClientError(RocketletError):
     """Base class of all errors of the client. An exception of your own listener is logged, not raised as this."""
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        topic: str = "",
-        broker: str = "",
-        elapsed_ms: float | None = None,
-        tries: int = 0,
-        advice: str = "",
-    ) -> None:
-        self.what = what
-        self.topic = topic
-        self.broker = broker
-        self.elapsed_ms = elapsed_ms
-        self.tries = tries
-        self.advice = advice
-        super().__init__(self._text())
+    what: str
+    _: KW_ONLY
+    topic: str = ""
+    broker: str = ""
+    elapsed_ms: float | None = None
+    tries: int = 0
+    advice: str = ""
+
+    def __post_init__(self) -> None:
+        self.args = (self._text(),)
 
     def after(self, elapsed_ms: float, tries: int) -> Self:
         """The same error, with the time and the number of tries filled in."""
@@ -93,13 +77,12 @@ class TooManyInFlight(ClientError):
     """As many sends as `max_in_flight` allows are in flight. A blocking call waits instead of raising this."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Refused(ClientError):
     """A broker or name server answered with an error; `code` is its response code, `remark` what it said."""
 
-    def __init__(self, what: str, *, code: int, remark: str = "", **details: Unpack[Details]) -> None:
-        self.code = code
-        self.remark = remark
-        super().__init__(what, **details)
+    code: int
+    remark: str = ""
 
 
 class BadAnswer(ClientError):
@@ -114,12 +97,11 @@ class TimedOut(ClientError):
     """No answer in time. Whether the request was carried out is not known."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SendFailed(ClientError):
     """All tries of a send failed; `causes` holds their errors in order, and the last one is chained."""
 
-    def __init__(self, what: str, *, causes: Sequence[ClientError] = (), **details: Unpack[Details]) -> None:
-        self.causes = tuple(causes)
-        super().__init__(what, **details)
+    causes: tuple[ClientError, ...] = ()
 
     @property
     def code(self) -> int | None:

@@ -17,7 +17,7 @@ SEPARATOR = "%"
 
 def wrap(namespace: str, name: str) -> str:
     """The name on the wire."""
-    if not namespace or not name or _is_system(name):
+    if not namespace or not name or topics.is_system_topic(name) or topics.is_system_group(name):
         return name
     prefix, bare = _split_prefix(name)
     if bare.startswith(namespace + SEPARATOR):
@@ -48,7 +48,3 @@ def _split_prefix(name: str) -> tuple[str, str]:
         if name.startswith(prefix):
             return prefix, name[len(prefix) :]
     return "", name
-
-
-def _is_system(name: str) -> bool:
-    return topics.is_system_topic(name) or topics.is_system_group(name)

@@ -83,12 +83,13 @@ class Tracer:
 
     def _next_records(self) -> list[_Record]:
         """As many records as one message holds; a single one may be longer."""
-        records = [self._waiting.popleft()]
-        size, keys = _sizes(records[0])
+        records: list[_Record] = []
+        size = key_size = 0
         while self._waiting and len(records) < _AT_ONCE:
-            record_size, more_keys = _sizes(self._waiting[0])
-            size, keys = size + record_size, keys + more_keys
-            if size > _MAX_BYTES or keys > _MAX_KEYS:
+            text, keys = self._waiting[0]
+            size += len(text.encode())
+            key_size += sum(len(key.encode()) + 1 for key in keys)
+            if records and (size > _MAX_BYTES or key_size > _MAX_KEYS):
                 break
             records.append(self._waiting.popleft())
         return records
@@ -168,11 +169,6 @@ class Tracer:
         if context.elapsed_ms >= self._consume_timeout_ms:
             return _TIME_OUT
         return _SUCCESS if context.consumed else _FAILED
-
-
-def _sizes(record: _Record) -> tuple[int, int]:
-    text, keys = record
-    return len(text.encode()), sum(len(key.encode()) + 1 for key in keys)
 
 
 def _fitting(keys: Iterable[str]) -> list[str]:

@@ -42,11 +42,10 @@ class LitePulled(Subscribed[LitePullEngine, PullConfig]):
     """The methods of every lite pull consumer."""
 
     _config_type = PullConfig
-    _unfinished_type: type[_Unfinished] = _Unfinished
     _queues: tuple[list[MessageQueue], Selection] | None = None
 
     def _make_engine(self, bridge: Bridge, world: World) -> LitePullEngine:
-        self._hand = self._unfinished_type()
+        self._hand = _UnfinishedOfThread() if isinstance(self, InThreads) else _Unfinished()
         engine = LitePullEngine(self.group, self.config, world)
         for topic, selection in self._topics.items():
             engine.subscribe(topic, selection)
@@ -207,8 +206,6 @@ class LitePullConsumer(LitePulled, InThreads):
 
     A message counts as consumed when the next one is asked for, or when the block ends without an error.
     """
-
-    _unfinished_type = _UnfinishedOfThread
 
     def batches(self) -> Iterator[MessageBatch]:
         """Iterate over what the pulls bring, by columns: each batch is of one queue.

@@ -33,8 +33,7 @@ from rocketlet.client.sending.transaction_producer import (
 )
 from rocketlet.client.talking.session import World
 from rocketlet.client.talking.topic_queries import TopicQueries
-from rocketlet.client.validators import check_callable, check_seconds
-from rocketlet.common import message_properties as names
+from rocketlet.client.validators import check_callable
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.producer")
@@ -94,7 +93,7 @@ class Sending(Facade[ProducerEngine, ProducerConfig]):
         message may be stored.
         """
         engine, port = self._sending()
-        return await port.sent(engine.preparer.prepare(message, queue, selector, argument, timeout))
+        return await port.sent(engine.prepare(message, queue, selector, argument, timeout))
 
     def send_soon(
         self,
@@ -117,7 +116,7 @@ class Sending(Facade[ProducerEngine, ProducerConfig]):
         """
         engine, port = self._sending()
         port.make_room()
-        send = engine.preparer.prepare(message, queue, selector, argument, timeout)
+        send = engine.prepare(message, queue, selector, argument, timeout)
         pending = PendingSend(send, self._running()[0])
         if callback is not None:
             check_callable("callback", callback)
@@ -141,7 +140,7 @@ class Sending(Facade[ProducerEngine, ProducerConfig]):
         Returns once it is handed to the connection. Raises NoRoute and Unreachable.
         """
         engine, port = self._sending()
-        await port.sent(engine.preparer.prepare(message, queue, selector, argument, oneway=True))
+        await port.sent(engine.prepare(message, queue, selector, argument, oneway=True))
 
     @shared
     async def send_batch(
@@ -154,7 +153,7 @@ class Sending(Facade[ProducerEngine, ProducerConfig]):
         `split(messages)` cuts what is too large for one request.
         """
         engine, port = self._sending()
-        return await port.sent(engine.preparer.prepare_batch(messages, queue=queue, timeout=timeout))
+        return await port.sent(engine.prepare_batch(messages, queue=queue, timeout=timeout))
 
     @shared
     async def request(
@@ -170,11 +169,8 @@ class Sending(Facade[ProducerEngine, ProducerConfig]):
 
         reply = producer.request(Message("prices", b"ACME"), timeout=5)
         """
-        check_seconds("timeout", timeout)
         bridge, engine = self._running()
-        extra = engine.requests.properties(timeout)
-        send = engine.preparer.prepare(message, queue, selector, argument, timeout, extra=extra)
-        return await bridge.call(engine.requests.request, send, extra[names.CORRELATION_ID], timeout)
+        return await bridge.call(engine.prepare_request(message, timeout, queue, selector, argument))
 
     @shared
     async def reply(self, request: ReceivedMessage, body: bytes) -> None:
@@ -225,20 +221,16 @@ class Producer(Sending, InThreads):
 
         producer.request_soon(Message("prices", b"ACME"), lambda reply, error: print(reply or error))
         """
-        check_seconds("timeout", timeout)
         check_callable("callback", callback)
         bridge, engine = self._running()
         assert isinstance(bridge, ThreadBridge)
         thread = bridge.thread
-        extra = engine.requests.properties(timeout)
-        send = engine.preparer.prepare(message, timeout=timeout, extra=extra)
 
         def done(reply: Any, error: BaseException | None) -> None:
             failure = error if error is None or isinstance(error, ClientError) else ClientError(repr(error))
             thread.call_back(lambda: callback(reply, failure))
 
-        correlation = extra[names.CORRELATION_ID]
-        thread.spawn(engine.requests.request, (send, correlation, timeout), done, trio.CancelScope())
+        thread.spawn(engine.prepare_request(message, timeout), (), done, trio.CancelScope())
 
 
 class AsyncProducer(Sending, OnEventLoop):

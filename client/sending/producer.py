@@ -1,14 +1,14 @@
 """The producer: checks messages, makes their ids, properties and bodies, and sends them through the pipeline.
 
-`prepare` and `prepare_batch` touch nothing but the message and thread-safe counters, so they run in the
-caller's thread: a large body is compressed there and not on the loop. Everything else is called on the loop.
+What makes a send touches nothing but the message and thread-safe counters, so it runs in the caller's thread: a large
+body is compressed there and not on the loop.
 
 Java: client/impl/producer/DefaultMQProducerImpl.java
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -32,7 +32,7 @@ from rocketlet.client.validators import check_callable, check_group, check_messa
 from rocketlet.common import message_flags as flags
 from rocketlet.common import message_properties as names
 from rocketlet.common import topic as topics
-from rocketlet.common.message import Message, MessageQueue
+from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 from rocketlet.common.message_record import BatchItem, encode_batch
 
 _MAX_TEMPLATES = 10_000
@@ -42,7 +42,7 @@ _DO_NOT_WAIT = f"{names.WAIT}\x01false"  # to wait is the default, and need not 
 
 
 class ProducerEngine:
-    """One producer. Everything but `preparer` is called on its loop."""
+    """One producer. Only what prepares sends may be called in any thread; all else is called on its loop."""
 
     def __init__(self, group: str, config: ProducerConfig, world: World, hooks: Sequence[SendHook] = ()) -> None:
         check_group(group, reserved=topics.DEFAULT_PRODUCER_GROUP)
@@ -54,7 +54,11 @@ class ProducerEngine:
         if self._tracer is not None:
             hooks = [*hooks, self._tracer]
         self.end_hooks = [hook for hook in hooks if isinstance(hook, EndTransactionHook)]
-        self.preparer = Preparer(self.group, config, self.session, hooks)
+        self._hooks = hooks
+        make_template = partial(
+            SendTemplate, self.group, default_topic=config.default_topic, default_queues=config.default_topic_queues
+        )
+        self._template = lru_cache(_MAX_TEMPLATES)(make_template)
         self.requests = Requests(self.session, self.pipeline, config)
         self.queries = TopicQueries(self.session)
         self.session.producer_groups.append(self.group)
@@ -82,20 +86,7 @@ class ProducerEngine:
         route = await self.session.publish_route(wire, self.config.default_topic, self.config.default_topic_queues)
         return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in route.writable]
 
-
-class Preparer:
-    """Turns messages into sends. Safe to use from any thread."""
-
-    def __init__(self, group: str, config: ProducerConfig, session: Session, hooks: Sequence[SendHook]) -> None:
-        self._group = group
-        self._config = config
-        self._unique_ids = session.unique_ids
-        self._clock = session.world.clock
-        self._hooks = hooks
-        make_template = partial(
-            SendTemplate, group, default_topic=config.default_topic, default_queues=config.default_topic_queues
-        )
-        self._template = lru_cache(_MAX_TEMPLATES)(make_template)
+    # ---- in any thread
 
     def prepare(
         self,
@@ -110,16 +101,16 @@ class Preparer:
         sys_flag: int = 0,
     ) -> Send:
         """Check a message and make its send. `extra` are properties of the client's own."""
-        check_message(message, self._config.max_message_size)
+        check_message(message, self.config.max_message_size)
         if timeout is None:
-            timeout = self._config.send_timeout
+            timeout = self.config.send_timeout
         else:
             check_seconds("timeout", timeout)
         send = Send()
-        send.message_id = unique_id = self._unique_ids()
+        send.message_id = unique_id = self.session.unique_ids()
         send.oneway = oneway
-        topic = message.topic if not self._config.namespace else namespace.wrap(self._config.namespace, message.topic)
-        send.born = self._clock()
+        topic = message.topic if not self.config.namespace else namespace.wrap(self.config.namespace, message.topic)
+        send.born = self.session.world.clock()
         if self._hooks:
             extra = self._call_before_hooks(send, message, extra, is_half=bool(sys_flag & flags.PREPARED))
         text = self.property_text(message, unique_id, extra)
@@ -131,7 +122,7 @@ class Preparer:
         send.text = text
         send.body = body
         send.sys_flag = sys_flag
-        if len(body) > self._config.compress_over:
+        if len(body) > self.config.compress_over:
             self._compress(send)
         send.flag = message.flag
         send.timeout = timeout
@@ -144,13 +135,27 @@ class Preparer:
             or message.delay_level
             or message.deliver_at is not None
             or not message.wait_store
-            or not self._config.batching
+            or not self.config.batching
             or (message.properties and not _NEVER_IN_BATCHES.isdisjoint(message.properties))
             or topic.startswith(_NEVER_IN_BATCHES_TO)
         )
         if queue is not None or selector is not None or message.sharding_key is not None:
             self._set_destination(send, message, queue, selector, argument)
         return send
+
+    def prepare_request(
+        self,
+        message: Message,
+        timeout: float,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> Callable[[], Awaitable[ReceivedMessage]]:
+        """Check a message; what is returned sends it, on the loop, and waits for the reply."""
+        check_seconds("timeout", timeout)
+        extra = self.requests.properties(timeout)
+        send = self.prepare(message, queue, selector, argument, timeout, extra=extra)
+        return partial(self.requests.request, send, extra[names.CORRELATION_ID], timeout)
 
     def prepare_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
@@ -160,19 +165,19 @@ class Preparer:
             raise InvalidMessage("a batch is a list of messages", topic=messages.topic, advice="send one by send()")
         messages = list(messages)
         for message in messages:
-            check_message(message, self._config.max_message_size)
+            check_message(message, self.config.max_message_size)
         check_batch(messages)
         items, ids = [], []
         for message in messages:
-            unique_id = self._unique_ids()
+            unique_id = self.session.unique_ids()
             ids.append(unique_id)
             text = self.property_text(message, unique_id, None)
             items.append(BatchItem(message.flag, message.body, text.encode()))
         first = messages[0]
         body = encode_batch(items)
-        if len(body) > self._config.max_message_size:
+        if len(body) > self.config.max_message_size:
             raise InvalidMessage(
-                f"the batch has {len(body)} bytes, the limit is {self._config.max_message_size}",
+                f"the batch has {len(body)} bytes, the limit is {self.config.max_message_size}",
                 topic=first.topic,
                 advice="cut it with client.split()",
             )
@@ -230,7 +235,7 @@ class Preparer:
         return text
 
     def _compress(self, send: Send) -> None:
-        packed = compress(send.body, self._config.compress_level)
+        packed = compress(send.body, self.config.compress_level)
         if len(packed) < len(send.body):
             send.body = packed
             send.sys_flag |= flags.COMPRESSED
@@ -266,7 +271,7 @@ class Preparer:
         self, send: Send, message: Message, extra: dict[str, str] | None, *, is_half: bool
     ) -> dict[str, str]:
         """Run the hooks; the properties that they and the client add."""
-        context = SendContext(self._group, message, send.message_id, send.born, len(message.body), is_half)
+        context = SendContext(self.group, message, send.message_id, send.born, len(message.body), is_half)
         for hook in self._hooks:
             hook.before_send(context)
         if not send.oneway:
@@ -277,5 +282,5 @@ class Preparer:
         context.result, context.error = send.result, send.error
         if send.message_id != context.message_id:  # a batch: all of them
             context.message_id, context.body_size = send.message_id, len(send.body)
-        context.elapsed_ms = self._clock() - context.born
+        context.elapsed_ms = self.session.world.clock() - context.born
         call_hooks([hook.after_send for hook in self._hooks], context, "send", context.message_id)

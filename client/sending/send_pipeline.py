@@ -326,7 +326,7 @@ class SendPipeline:
     def _give_up(self, send: Send, error: ClientError) -> None:
         elapsed = (trio.current_time() - send.began) * 1000
         if send.causes:
-            causes = [*send.causes, error]
+            causes = (*send.causes, error)
             failure: ClientError = SendFailed(
                 f"the send failed {len(causes)} times, lastly: {error.what}",
                 causes=causes,

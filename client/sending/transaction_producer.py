@@ -75,7 +75,7 @@ class TransactionEngine(ProducerEngine):
         if message.delay_level or message.deliver_at is not None:
             raise InvalidMessage("a transactional message cannot be delayed", topic=message.topic)
         extra = {names.TRAN_MSG: "true", names.PGROUP: self.group}
-        return self.preparer.prepare(message, queue, timeout=timeout, extra=extra, sys_flag=flags.PREPARED)
+        return self.prepare(message, queue, timeout=timeout, extra=extra, sys_flag=flags.PREPARED)
 
     async def end(
         self, message: Message, result: SendResult, state: TransactionState, failure: BaseException | None
