@@ -89,13 +89,10 @@ class EngineThread:
         self._jobs.append(job)
         if not self._posted:
             self._posted = True
-            self._wake()
-
-    def _wake(self) -> None:
-        try:
-            self._token.run_sync_soon(self._run_jobs)
-        except trio.RunFinishedError:
-            raise ClientClosed("the client's loop has ended") from None
+            try:
+                self._token.run_sync_soon(self._run_jobs)
+            except trio.RunFinishedError:
+                raise ClientClosed("the client's loop has ended") from None
 
     def _run_jobs(self) -> None:
         # First the flag, then the jobs: a job that comes in between runs now, and one more call finds nothing to do.
@@ -108,8 +105,8 @@ class EngineThread:
         """Run an async function on the loop, wait for it in this thread, and give back what it returns or raises."""
         self.check_thread()
         scope = trio.CancelScope()
-        outcome: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        self.spawn(function, args, lambda *ended: outcome.put(ended), scope)
+        outcome: SimpleQueue[tuple[Result, BaseException | None]] = SimpleQueue()
+        self.spawn(function, args, lambda result, error: outcome.put((result, error)), scope)
         try:
             result, error = outcome.get()
         except BaseException:  # KeyboardInterrupt: do not leave the call behind
@@ -117,8 +114,7 @@ class EngineThread:
             raise
         if error is not None:
             raise error
-        typed_result: Result = result
-        return typed_result
+        return result
 
     def check_thread(self) -> None:
         """Raises InvalidUse in the loop's own thread, which would wait for itself, and in a forked process."""

@@ -102,10 +102,13 @@ class LitePulled(Subscribed[LitePullEngine, PullConfig]):
         hand.handed_out = batch, batch.handed - 1, batch.handed
         return message
 
-    async def _next_batch(self, bridge: Bridge, engine: LitePullEngine) -> bool:
-        """Start another batch; False once the consumer is closed."""
-        self._hand.batch = await self._next(bridge, engine, math.inf)
-        return self._hand.batch is not None
+    async def _next_message(self, bridge: Bridge, engine: LitePullEngine) -> ReceivedMessage | None:
+        """The next message, of this batch or of another; None once the consumer is closed."""
+        while (message := self._next_of_batch(engine)) is None:
+            self._hand.batch = await self._next(bridge, engine, math.inf)
+            if self._hand.batch is None:
+                return None
+        return message
 
     def _leave_iteration(self) -> None:
         """Put the rest of the current batch back."""
@@ -222,12 +225,9 @@ class LitePullConsumer(LitePulled, InThreads):
     def __iter__(self) -> Iterator[ReceivedMessage]:
         bridge, engine = self._running()
         try:
-            while True:
-                message = self._next_of_batch(engine)
-                if message is not None:
-                    yield message
-                elif not completed(self._next_batch(bridge, engine)):
-                    return
+            # A coroutine only where a batch has ended: its step would be felt at each message.
+            while message := self._next_of_batch(engine) or completed(self._next_message(bridge, engine)):
+                yield message
         finally:  # even if the loop over the consumer is left early
             self._leave_iteration()
 
@@ -254,15 +254,7 @@ class AsyncLitePullConsumer(LitePulled, OnEventLoop):
         return _Iterator(partial(self._whole_batch, bridge, engine, math.inf))
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        bridge, engine = self._running()
-
-        async def next_message() -> ReceivedMessage | None:
-            while (message := self._next_of_batch(engine)) is None:
-                if not await self._next_batch(bridge, engine):
-                    return None
-            return message
-
-        return _Iterator(next_message)
+        return _Iterator(partial(self._next_message, *self._running()))
 
 
 class _Iterator(Generic[Item]):

@@ -167,14 +167,10 @@ class ProducerEngine:
         for message in messages:
             check_message(message, self.config.max_message_size)
         check_batch(messages)
-        items, ids = [], []
-        for message in messages:
-            unique_id = self.session.unique_ids()
-            ids.append(unique_id)
-            text = self.property_text(message, unique_id, None)
-            items.append(BatchItem(message.flag, message.body, text.encode()))
+        ids = [self.session.unique_ids() for _ in messages]
+        texts = map(self.property_text, messages, ids)
+        body = encode_batch([BatchItem(m.flag, m.body, text.encode()) for m, text in zip(messages, texts, strict=True)])
         first = messages[0]
-        body = encode_batch(items)
         if len(body) > self.config.max_message_size:
             raise InvalidMessage(
                 f"the batch has {len(body)} bytes, the limit is {self.config.max_message_size}",
@@ -192,7 +188,7 @@ class ProducerEngine:
         send.message_id = ",".join(ids)
         return send
 
-    def property_text(self, message: Message, unique_id: str, extra: dict[str, str] | None) -> str:
+    def property_text(self, message: Message, unique_id: str, extra: dict[str, str] | None = None) -> str:
         """The properties as they travel. Raises InvalidMessage where a reader would not see them as they are."""
         unique = f"UNIQ_KEY\x01{unique_id}"
         parts = []
