@@ -52,10 +52,7 @@ class AsyncioBridge(Bridge):
     async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         self._run.check()
         future: asyncio.Future[Result] = self._loop.create_future()
-        scope = trio.CancelScope()
-        self.thread.spawn(
-            function, args, lambda result, error: self.back(partial(_settle, future, result, error)), scope
-        )
+        scope = self.thread.spawn(lambda *ended: self.back(partial(_settle, future, *ended)), function, *args)
         try:
             return await future
         except asyncio.CancelledError:

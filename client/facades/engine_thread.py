@@ -104,9 +104,8 @@ class EngineThread:
     def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         """Run an async function on the loop, wait for it in this thread, and give back what it returns or raises."""
         self.check_thread()
-        scope = trio.CancelScope()
         outcome: SimpleQueue[tuple[Result, BaseException | None]] = SimpleQueue()
-        self.spawn(function, args, lambda result, error: outcome.put((result, error)), scope)
+        scope = self.spawn(lambda result, error: outcome.put((result, error)), function, *args)
         try:
             result, error = outcome.get()
         except BaseException:  # KeyboardInterrupt: do not leave the call behind
@@ -127,13 +126,10 @@ class EngineThread:
             raise InvalidUse("this client was made before a fork", advice="make clients in the process that uses them")
 
     def spawn(
-        self,
-        function: Callable[..., Awaitable[Any]],
-        args: tuple[Any, ...],
-        done: Callable[[Any, BaseException | None], object],
-        scope: trio.CancelScope,
-    ) -> None:
-        """Run an async function on the loop, in a scope; `done` is called there with its result or its error."""
+        self, done: Callable[[Any, BaseException | None], object], function: Callable[..., Awaitable[Any]], *args: Any
+    ) -> trio.CancelScope:
+        """Run an async function on the loop, in this scope; `done` is called there with its result or its error."""
+        scope = trio.CancelScope()
 
         async def host() -> None:
             result: Any = None
@@ -148,6 +144,7 @@ class EngineThread:
                 done(result, failure)
 
         self.post(lambda: self._nursery.start_soon(host))
+        return scope
 
     def call_back(self, callback: Callable[[], object]) -> None:
         """Call a user's function in the callback thread."""

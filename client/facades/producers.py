@@ -9,8 +9,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-import trio
-
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import ClientError
 from rocketlet.client.facades.bridges import Bridge, SendPort
@@ -230,7 +228,7 @@ class Producer(Sending, InThreads):
             failure = error if error is None or isinstance(error, ClientError) else ClientError(repr(error))
             thread.call_back(lambda: callback(reply, failure))
 
-        thread.spawn(engine.prepare_request(message, timeout), (), done, trio.CancelScope())
+        thread.spawn(done, engine.prepare_request(message, timeout))
 
 
 class AsyncProducer(Sending, OnEventLoop):

@@ -28,10 +28,8 @@ from rocketlet.client.errors import InvalidUse
 from rocketlet.client.facades.bridges import Bridge, SendPort
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 from rocketlet.client.sending.direct_line import DirectPath
-from rocketlet.client.sending.send import Send
+from rocketlet.client.sending.send import Answer, Send
 from rocketlet.client.sending.send_result import SendResult
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.errors import RemotingError
 
 if TYPE_CHECKING:
     from rocketlet.client.sending.producer import ProducerEngine
@@ -179,7 +177,7 @@ class ThreadPort(SendPort):
             self.submit(send)
         return send.wait()
 
-    def _continue_send(self, send: Send, answer: Command | RemotingError) -> None:
+    def _continue_send(self, send: Send, answer: Answer) -> None:
         self._run.check()
         self._thread.post(partial(self._pipeline.continue_send, send, answer))
 

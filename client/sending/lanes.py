@@ -10,8 +10,7 @@ others.
                │              │
              parked        the queue's Lane
 
-A lane hands out sends in the order in which they came, so that the order within a queue stays. Each send keeps its own
-tries, deadline, result and error: `send_pipeline` decides what an answer means for it.
+A lane hands out sends in the order in which they came, so that the order within a queue stays.
 
 Java: client/impl/MQClientAPIImpl.java#sendMessage; it never collects sends (Kafka's RecordAccumulator does)
 """
@@ -52,21 +51,16 @@ class Lanes:
         self,
         session: Session,
         config: ProducerConfig,
-        ended: Callable[[Sequence[Send], Answer, Call], None],
-        not_reached: Callable[[Send, RemotingError], None],
+        ended: Callable[[Sequence[Send], Answer, Call | None], None],
         left: Callable[[Send], None],
-        not_made: Callable[[Send, Exception], None],
         start_task: Callable[..., None],
     ) -> None:
-        """`ended` is told what a request came to, `not_reached` that there is no connection for one, `left` that one
-        was written which is not answered, and `not_made` that its frame could not be made.
-        """
+        """`ended` is told what became of sends, with their request if there was one; `left` that one was written which
+        is not answered."""
         self._session = session
         self._linger = config.linger
         self._ended = ended
-        self._not_reached = not_reached
         self._left = left
-        self._not_made = not_made
         self._start_task = start_task
         self._lines: dict[str, Connection] = {}
         self._for_line: dict[str, deque[Send]] = {}
@@ -108,7 +102,8 @@ class Lanes:
             if error is None:
                 self._add_to_lane(send, address, line)
             else:
-                self._not_reached(send, error)
+                send.unsent += 1
+                self._ended([send], error, None)
 
     # ---- the lane of a queue
 
@@ -190,14 +185,12 @@ class Lanes:
             else:
                 line.call_frame_soon(call.opaque, frame, partial(self._call_ended, call))
                 lane.calls += 1
-        except RemotingError as error:
-            self._ended(sends, error, call)
         except Exception as error:  # noqa: BLE001 - what cannot be made fails alone; its caller gets the cause
-            if len(sends) == 1:
-                self._not_made(first, error)
-                return
-            for send in sends:
-                self._send_call(lane, line, [send])
+            if len(sends) == 1 or isinstance(error, RemotingError):
+                self._ended(sends, error, call)
+            else:
+                for send in sends:
+                    self._send_call(lane, line, [send])
 
     def _call_ended(self, call: Call, answer: Answer) -> None:
         self._ended(call.sends, answer, call)

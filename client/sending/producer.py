@@ -123,7 +123,10 @@ class ProducerEngine:
         send.body = body
         send.sys_flag = sys_flag
         if len(body) > self.config.compress_over:
-            self._compress(send)
+            packed = compress(body, self.config.compress_level)
+            if len(packed) < len(body):
+                send.body = packed
+                send.sys_flag |= flags.COMPRESSED
         send.flag = message.flag
         send.timeout = timeout
         # Messages that a broker accepts only alone, or with a field that a batch states only once for all.
@@ -229,12 +232,6 @@ class ProducerEngine:
                     f"the properties have {size} bytes, the limit is {names.MAX_SIZE}", topic=message.topic
                 )
         return text
-
-    def _compress(self, send: Send) -> None:
-        packed = compress(send.body, self.config.compress_level)
-        if len(packed) < len(send.body):
-            send.body = packed
-            send.sys_flag |= flags.COMPRESSED
 
     def _set_destination(
         self, send: Send, message: Message, queue: MessageQueue | None, selector: Selector | None, argument: Any

@@ -20,10 +20,10 @@ from rocketlet.client.sending.send_result import SendResult
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.errors import RemotingError
 
 Select: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]
-Answer: TypeAlias = Command | RemotingError
+Answer: TypeAlias = Command | Exception
+"""What a request came to: an error of its connection, or one that kept its frame from being made, in place of one."""
 
 
 @dataclass(slots=True, eq=False)

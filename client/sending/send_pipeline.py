@@ -76,9 +76,7 @@ class SendPipeline:
         self._submitted: deque[Send] = deque()
         self.settled: Callable[[], None] | None = None
         """Called after each send: for threads that wait for room."""
-        self._lanes = Lanes(
-            session, config, self.answered, self._not_reached, self._sent_oneway, self._not_made, self.start_task
-        )
+        self._lanes = Lanes(session, config, self.answered, self._sent_oneway, self.start_task)
         self._for_route: dict[str, deque[Send]] = {}
         self._refreshing: set[str] = set()
         self._resting: list[tuple[float, int, Send]] = []
@@ -219,10 +217,6 @@ class SendPipeline:
 
     # ---- its end
 
-    def _not_reached(self, send: Send, error: RemotingError) -> None:
-        send.unsent += 1
-        self.answered([send], error)
-
     def answered(self, sends: Sequence[Send], answer: Answer, call: Call | None = None) -> None:
         """A try of these has ended: with an answer, or without one. `call` is the request, if it left with one."""
         if isinstance(answer, Command):
@@ -240,10 +234,12 @@ class SendPipeline:
         for send in sends:
             if not send.ends_with(call):
                 continue
-            if isinstance(answer, RemotingError):
+            if isinstance(answer, Command):
+                self._refused(send, answer)
+            elif isinstance(answer, RemotingError):
                 self._failed(send, translated(answer, _SEND, self._broker(send), send.topic))
             else:
-                self._refused(send, answer)
+                self._not_made(send, answer)
 
     def _stored(self, sends: Sequence[Send], status: SendStatus, answer: Command, call: Call | None) -> None:
         try:
