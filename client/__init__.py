@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from rocketlet.client.errors import Unreachable as Unreachable
     from rocketlet.client.facades.lite_pull_consumers import AsyncLitePullConsumer as AsyncLitePullConsumer
     from rocketlet.client.facades.lite_pull_consumers import LitePullConsumer as LitePullConsumer
+    from rocketlet.client.facades.pending_send import PendingSend as PendingSend
     from rocketlet.client.facades.producers import AsyncProducer as AsyncProducer
     from rocketlet.client.facades.producers import AsyncTransactionProducer as AsyncTransactionProducer
     from rocketlet.client.facades.producers import Producer as Producer
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from rocketlet.client.hooks import SendContext as SendContext
     from rocketlet.client.hooks import SendHook as SendHook
     from rocketlet.client.sending.batch_splitter import split as split
-    from rocketlet.client.sending.pending_send import PendingSend as PendingSend
     from rocketlet.client.sending.send_result import PullResult as PullResult
     from rocketlet.client.sending.send_result import PullStatus as PullStatus
     from rocketlet.client.sending.send_result import SendResult as SendResult
@@ -89,13 +89,13 @@ _HOMES = {
     "client.errors": "BadAnswer ClientClosed ClientError EngineFailed InvalidMessage InvalidUse NoRoute Refused "
     "RequestTimedOut SendFailed TimedOut TooManyInFlight Unreachable",
     "client.facades.lite_pull_consumers": "AsyncLitePullConsumer LitePullConsumer",
+    "client.facades.pending_send": "PendingSend",
     "client.facades.producers": "AsyncProducer AsyncTransactionProducer Producer TransactionProducer",
     "client.facades.pull_consumers": "AsyncPullConsumer PullConsumer",
     "client.facades.push_consumers": "AsyncPushConsumer PushConsumer",
     "client.facades.simple_consumers": "AsyncSimpleConsumer SimpleConsumer",
     "client.hooks": "ConsumeHook ConsumeHookContext SendContext SendHook",
     "client.sending.batch_splitter": "split",
-    "client.sending.pending_send": "PendingSend",
     "client.sending.send_result": "PullResult PullStatus SendResult SendStatus TransactionState",
     "client.sending.transaction_producer": "Transaction",
     "common.message": "Message MessageQueue ReceivedMessage Serializer",

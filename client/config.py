@@ -29,10 +29,7 @@ ACCESS_KEY_VARIABLE = "ROCKETLET_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "ROCKETLET_SECRET_KEY"
 TLS_VARIABLE = "ROCKETLET_TLS"
 TLS_VARIABLES = {
-    "tls_ca_file": "ROCKETLET_TLS_CA_FILE",
-    "tls_cert_file": "ROCKETLET_TLS_CERT_FILE",
-    "tls_key_file": "ROCKETLET_TLS_KEY_FILE",
-    "tls_server_name": "ROCKETLET_TLS_SERVER_NAME",
+    name: f"ROCKETLET_{name.upper()}" for name in ("tls_ca_file", "tls_cert_file", "tls_key_file", "tls_server_name")
 }
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 

@@ -3,62 +3,34 @@
 Every error says what failed, about which topic and at which broker, after how long and how many tries, and what to do
 about it. The parts are attributes too (`error.topic`, `error.tries`), so that a program need not read the text.
 
-    ClientError
-      InvalidUse          yours: a message, a name or a setting that cannot work; nothing was sent
-        InvalidMessage
-      ClientClosed        yours: used before its start or after its end
-      EngineFailed        ours: a background task died of a bug; the cause is chained
-      NoRoute             no broker serves the topic, or no name server could be asked
-      TooManyInFlight     more sends are in flight than the client allows; slow down or raise the limit
-      Refused             a broker or name server answered with an error code (`error.code`, `error.remark`)
-      BadAnswer           a broker or name server sent an answer that cannot be read
-      Unreachable         a connection could not be made, or broke before the answer
-      TimedOut            no answer came in time; a send may have been stored all the same
-      SendFailed          every try of a send failed; `error.causes` has one error a try
-      RequestTimedOut     the request was stored, but no reply came in time
-      ListenerFailed      a listener or executor of yours raised where its result was needed at once
+InvalidUse and ClientClosed are mistakes of the caller, ListenerFailed is one of a function that he gave us, and
+EngineFailed one of ours. All others are the servers' or the network's.
 
 Java: client/exception/MQClientException.java, MQBrokerException.java, RequestTimeoutException.java
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self, TypedDict, Unpack
+from dataclasses import KW_ONLY, dataclass
+from typing import Self
 
 from rocketlet.common.errors import RocketletError
 
 
-class Details(TypedDict, total=False):
-    """Where and how an error came about; every ClientError has these as attributes."""
-
-    topic: str
-    broker: str
-    elapsed_ms: float | None
-    tries: int
-    advice: str
-
-
+@dataclass(eq=False, repr=False)
 class ClientError(RocketletError):
     """Base class of all errors of the client. An exception of your own listener is logged, not raised as this."""
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        topic: str = "",
-        broker: str = "",
-        elapsed_ms: float | None = None,
-        tries: int = 0,
-        advice: str = "",
-    ) -> None:
-        self.what = what
-        self.topic = topic
-        self.broker = broker
-        self.elapsed_ms = elapsed_ms
-        self.tries = tries
-        self.advice = advice
-        super().__init__(self._text())
+    what: str
+    _: KW_ONLY
+    topic: str = ""
+    broker: str = ""
+    elapsed_ms: float | None = None
+    tries: int = 0
+    advice: str = ""
+
+    def __post_init__(self) -> None:
+        self.args = (self._text(),)
 
     def after(self, elapsed_ms: float, tries: int) -> Self:
         """The same error, with the time and the number of tries filled in."""
@@ -105,13 +77,12 @@ class TooManyInFlight(ClientError):
     """As many sends as `max_in_flight` allows are in flight. A blocking call waits instead of raising this."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Refused(ClientError):
     """A broker or name server answered with an error; `code` is its response code, `remark` what it said."""
 
-    def __init__(self, what: str, *, code: int, remark: str = "", **details: Unpack[Details]) -> None:
-        self.code = code
-        self.remark = remark
-        super().__init__(what, **details)
+    code: int
+    remark: str = ""
 
 
 class BadAnswer(ClientError):
@@ -126,12 +97,11 @@ class TimedOut(ClientError):
     """No answer in time. Whether the request was carried out is not known."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SendFailed(ClientError):
     """All tries of a send failed; `causes` holds their errors in order, and the last one is chained."""
 
-    def __init__(self, what: str, *, causes: Sequence[ClientError] = (), **details: Unpack[Details]) -> None:
-        self.causes = tuple(causes)
-        super().__init__(what, **details)
+    causes: tuple[ClientError, ...] = ()
 
     @property
     def code(self) -> int | None:

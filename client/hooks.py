@@ -10,7 +10,7 @@ Java: client/hook/SendMessageHook.java, ConsumeMessageHook.java, CheckForbiddenH
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -60,16 +60,13 @@ class EndTransactionContext:
     """The broker was told the outcome of a transaction: by the send itself, or because it asked."""
 
     group: str
-    topic: str
-    tags: str
-    keys: str
+    message: Message | ReceivedMessage
     message_id: str
-    transaction_id: str
+    """The unique id; it is the transaction's too."""
     broker_name: str
     region_id: str | None
     state: TransactionState
     from_check: bool
-    properties: Mapping[str, str]
 
 
 @runtime_checkable

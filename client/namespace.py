@@ -17,7 +17,7 @@ SEPARATOR = "%"
 
 def wrap(namespace: str, name: str) -> str:
     """The name on the wire."""
-    if not namespace or not name or _is_system(name):
+    if not namespace or not name or topics.is_system_topic(name) or topics.is_system_group(name):
         return name
     prefix, bare = _split_prefix(name)
     if bare.startswith(namespace + SEPARATOR):
@@ -35,16 +35,12 @@ def unwrap(namespace: str, name: str) -> str:
 
 def wrap_queue(namespace: str, queue: MessageQueue) -> MessageQueue:
     """The queue as brokers know it."""
-    return _with_topic(queue, wrap(namespace, queue.topic)) if namespace else queue
+    return MessageQueue(wrap(namespace, queue.topic), queue.broker_name, queue.queue_id) if namespace else queue
 
 
 def unwrap_queue(namespace: str, queue: MessageQueue) -> MessageQueue:
     """The queue as the user knows it."""
-    return _with_topic(queue, unwrap(namespace, queue.topic)) if namespace else queue
-
-
-def _with_topic(queue: MessageQueue, topic: str) -> MessageQueue:
-    return MessageQueue(topic, queue.broker_name, queue.queue_id)
+    return MessageQueue(unwrap(namespace, queue.topic), queue.broker_name, queue.queue_id) if namespace else queue
 
 
 def _split_prefix(name: str) -> tuple[str, str]:
@@ -52,7 +48,3 @@ def _split_prefix(name: str) -> tuple[str, str]:
         if name.startswith(prefix):
             return prefix, name[len(prefix) :]
     return "", name
-
-
-def _is_system(name: str) -> bool:
-    return topics.is_system_topic(name) or topics.is_system_group(name)

@@ -26,17 +26,10 @@ except ImportError as error:
     raise ImportError('spans need OpenTelemetry: pip install "rocketlet[opentelemetry]"') from error
 
 from rocketlet.client.hooks import ConsumeHookContext, EndTransactionContext, SendContext
-from rocketlet.client.sending.send_result import TransactionState
 from rocketlet.common.message import ReceivedMessage
 
 _NOTE = "opentelemetry"
 _MAX_HALVES = 10_000
-_SYSTEM = {"messaging.system": "rocketmq"}
-_OUTCOMES = {
-    TransactionState.COMMIT: "commit",
-    TransactionState.ROLLBACK: "rollback",
-    TransactionState.UNKNOWN: "unknown",
-}
 
 
 class OpenTelemetry:
@@ -55,10 +48,7 @@ class OpenTelemetry:
             f"send {message.topic}",
             kind=trace.SpanKind.PRODUCER,
             attributes={
-                **_SYSTEM,
-                "messaging.operation.name": "send",
-                "messaging.operation.type": "send",
-                "messaging.destination.name": message.topic,
+                **_operation("send", "send", message.topic),
                 "messaging.rocketmq.client_group": context.group,
                 "messaging.message.id": context.message_id,
                 "messaging.message.body.size": context.body_size,
@@ -92,10 +82,10 @@ class OpenTelemetry:
     def after_end_transaction(self, context: EndTransactionContext) -> None:
         """A span of its own, for it may be long after the send and in another process."""
         self._settle(
-            context.topic,
+            context.message.topic,
             context.group,
-            _OUTCOMES[context.state],
-            [self._halves.pop(context.message_id, None) or _link(context.properties)],
+            context.state.name.lower(),
+            [self._halves.pop(context.message_id, None) or _link(context.message.properties)],
             {"messaging.message.id": context.message_id, "rocketlet.transaction.from_check": context.from_check},
         )
 
@@ -110,10 +100,7 @@ class OpenTelemetry:
             kind=trace.SpanKind.CONSUMER,
             links=links,
             attributes={
-                **_SYSTEM,
-                "messaging.operation.name": "process",
-                "messaging.operation.type": "process",
-                "messaging.destination.name": context.queue.topic,
+                **_operation("process", "process", context.queue.topic),
                 "messaging.destination.partition.id": _partition(context.queue),
                 "messaging.consumer.group.name": context.group,
                 **_of_messages(messages),
@@ -142,14 +129,20 @@ class OpenTelemetry:
             kind=trace.SpanKind.CLIENT,
             links=[link for link in links if link is not None],
             attributes={
-                **_SYSTEM,
-                "messaging.operation.name": outcome,
-                "messaging.operation.type": "settle",
-                "messaging.destination.name": topic,
+                **_operation(outcome, "settle", topic),
                 "messaging.consumer.group.name": group,
                 **attributes,
             },
         ).end()
+
+
+def _operation(name: str, kind: str, topic: str) -> dict[str, str]:
+    return {
+        "messaging.system": "rocketmq",
+        "messaging.operation.name": name,
+        "messaging.operation.type": kind,
+        "messaging.destination.name": topic,
+    }
 
 
 def _type_of(context: SendContext) -> str:

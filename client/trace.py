@@ -83,19 +83,21 @@ class Tracer:
 
     def _next_records(self) -> list[_Record]:
         """As many records as one message holds; a single one may be longer."""
-        records = [self._waiting.popleft()]
-        size, keys = _sizes(records[0])
+        records: list[_Record] = []
+        size = key_size = 0
         while self._waiting and len(records) < _AT_ONCE:
-            record_size, more_keys = _sizes(self._waiting[0])
-            size, keys = size + record_size, keys + more_keys
-            if size > _MAX_BYTES or keys > _MAX_KEYS:
+            text, keys = self._waiting[0]
+            size += len(text.encode())
+            key_size += sum(len(key.encode()) + 1 for key in keys)
+            if records and (size > _MAX_BYTES or key_size > _MAX_KEYS):
                 break
             records.append(self._waiting.popleft())
         return records
 
-    def _add(self, fields: list[object], keys: tuple[str, ...]) -> None:
+    def _add(self, message_id: str, keys: str, *fields: object) -> None:
         if len(self._waiting) < _MAX_WAITING:
-            self._waiting.append(("\x01".join(map(str, fields)) + "\x02", keys))
+            text = "\x01".join(map(str, fields)) + "\x02"
+            self._waiting.append((text, (*message_id.split(","), *keys.split())))
 
     # ---- sending
 
@@ -113,52 +115,32 @@ class Tracer:
         ):
             return
         kind = _HALF if context.is_half else _DELAYED if message.delay_level else _NORMAL
-        keys = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
-        self._add(
-            [
-                "Pub",
-                context.born,
-                result.region_id or _DEFAULT_REGION,
-                context.group,
-                message.topic,
-                context.message_id,
-                message.tags or "",
-                keys,
-                self._address_of(result.queue.broker_name),
-                context.body_size,
-                round(context.elapsed_ms),
-                kind,
-                result.offset_message_id,
-                "true" if result.status is SendStatus.SEND_OK else "false",
-            ],
-            (*context.message_id.split(","), *keys.split()),
-        )
+        safely = "true" if result.status is SendStatus.SEND_OK else "false"
+        last = (context.body_size, round(context.elapsed_ms), kind, result.offset_message_id, safely)
+        self._add_sent("Pub", context, context.born, result.region_id, result.queue.broker_name, *last)
 
     def after_end_transaction(self, context: EndTransactionContext) -> None:
         """EndTransaction."""
-        if _is_untraced(context.properties):
+        if _is_untraced(context.message.properties):
             return
-        self._add(
-            [
-                "EndTransaction",
-                self._clock(),
-                context.region_id or _DEFAULT_REGION,
-                context.group,
-                context.topic,
-                context.message_id,
-                context.tags,
-                context.keys,
-                self._address_of(context.broker_name),
-                _COMMIT,
-                context.transaction_id,
-                f"{context.state.name}_MESSAGE" if context.state.value else "UNKNOW",  # Java: LocalTransactionState
-                "true" if context.from_check else "false",
-            ],
-            (context.message_id, *context.keys.split()),
-        )
+        state = f"{context.state.name}_MESSAGE" if context.state.value else "UNKNOW"  # Java: LocalTransactionState
+        last = (_COMMIT, context.message_id, state, "true" if context.from_check else "false")
+        self._add_sent("EndTransaction", context, self._clock(), context.region_id, context.broker_name, *last)
 
-    def _address_of(self, broker_name: str) -> str:
-        return self._session.routes.master(broker_name) or ""
+    def _add_sent(
+        self,
+        kind: str,
+        context: SendContext | EndTransactionContext,
+        time: int,
+        region: str | None,
+        broker_name: str,
+        *last: object,
+    ) -> None:
+        """A record of Pub or EndTransaction, which begin alike; `last` are the fields that only one has."""
+        message, message_id, keys = context.message, context.message_id, _keys(context.message)
+        address = self._session.routes.master(broker_name) or ""
+        about = (context.group, message.topic, message_id, message.tags or "", keys, address)
+        self._add(message_id, keys, kind, time, region or _DEFAULT_REGION, *about, *last)
 
     # ---- consuming
 
@@ -166,38 +148,20 @@ class Tracer:
         """SubBefore, one record a message."""
         context.notes["request"] = request = f"{self._clock():x}-{next(self._numbers):x}"
         for message in _traced(context):
-            self._add(
-                [
-                    "SubBefore",
-                    self._clock(),
-                    message.properties.get(names.MSG_REGION, _DEFAULT_REGION),
-                    context.group,
-                    request,
-                    message.message_id,
-                    message.reconsume_times,
-                    " ".join(message.keys),
-                ],
-                _keys(message),
-            )
+            message_id, keys = message.message_id, _keys(message)
+            region = message.properties.get(names.MSG_REGION, _DEFAULT_REGION)
+            about = (context.group, request, message_id, message.reconsume_times, keys)
+            self._add(message_id, keys, "SubBefore", self._clock(), region, *about)
 
     def after_consume(self, context: ConsumeHookContext) -> None:
         """SubAfter, one record a message."""
         messages = _traced(context)
+        request, consumed = context.notes.get("request", ""), "true" if context.consumed else "false"
         for message in messages:
-            self._add(
-                [
-                    "SubAfter",
-                    context.notes.get("request", ""),
-                    message.message_id,
-                    round(context.elapsed_ms / len(messages)),
-                    "true" if context.consumed else "false",
-                    " ".join(message.keys),
-                    self._outcome(context),
-                    self._clock(),
-                    context.group,
-                ],
-                _keys(message),
-            )
+            message_id, keys = message.message_id, _keys(message)
+            cost = round(context.elapsed_ms / len(messages))
+            about = (request, message_id, cost, consumed, keys, self._outcome(context), self._clock(), context.group)
+            self._add(message_id, keys, "SubAfter", *about)
 
     def _outcome(self, context: ConsumeHookContext) -> int:
         if context.error is not None:
@@ -205,11 +169,6 @@ class Tracer:
         if context.elapsed_ms >= self._consume_timeout_ms:
             return _TIME_OUT
         return _SUCCESS if context.consumed else _FAILED
-
-
-def _sizes(record: _Record) -> tuple[int, int]:
-    text, keys = record
-    return len(text.encode()), sum(len(key.encode()) + 1 for key in keys)
 
 
 def _fitting(keys: Iterable[str]) -> list[str]:
@@ -231,5 +190,5 @@ def _traced(context: ConsumeHookContext) -> list[ReceivedMessage]:
     return [message for message in context.messages if not _is_untraced(message.properties)]
 
 
-def _keys(message: ReceivedMessage) -> tuple[str, ...]:
-    return (message.message_id, *message.keys)
+def _keys(message: Message | ReceivedMessage) -> str:
+    return message.keys if isinstance(message.keys, str) else " ".join(message.keys)

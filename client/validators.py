@@ -6,6 +6,7 @@ Java: client/Validators.java
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from inspect import iscoroutinefunction
 
 from rocketlet.client.errors import InvalidMessage, InvalidUse
@@ -15,14 +16,10 @@ from rocketlet.common.message import Message, MessageQueue
 
 MAX_MESSAGE_SIZE = 4 << 20  # RocketMQ's maxMessageSize, of client and broker
 
-_checked_topics: set[str] = set()  # legal names met before: one set look-up instead of a pattern on each send
-_MAX_CHECKED = 10_000
 
-
+@lru_cache(10_000)  # of legal names: one look-up instead of a pattern on each send
 def check_topic(topic: str) -> None:
     """Raises InvalidMessage for a name that no broker accepts or that clients may not send to."""
-    if topic in _checked_topics:
-        return
     try:
         topics.check_topic_name(topic)
     except topics.InvalidName as error:
@@ -31,8 +28,6 @@ def check_topic(topic: str) -> None:
         raise InvalidMessage(
             "clients may not send to this system topic", topic=topic, advice="send to a topic of yours"
         )
-    if len(_checked_topics) < _MAX_CHECKED:
-        _checked_topics.add(topic)
 
 
 def check_message(message: Message, max_size: int = MAX_MESSAGE_SIZE) -> None:

@@ -33,53 +33,35 @@ Result = TypeVar("Result")
 class AsyncioBridge(Bridge):
     """The user's code on asyncio's loop, the engine on that of its own thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
-        self._engine = EngineThread.acquire()
-        self._run: HostedRun | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()  # held here, for asyncio holds tasks by weak references only
+        self.thread = EngineThread.acquire()
+        self._run = HostedRun(self.thread, name)
         self._back: deque[Callable[[], object]] = deque()
         self._posted = False
 
-    async def start(self, run: Callable[..., Awaitable[None]], name: str) -> None:
-        hosted = HostedRun(self._engine, name)
-        try:
-            await self._loop.run_in_executor(None, hosted.start, run)
-        except BaseException:
-            await self.release()
-            raise
-        self._run = hosted
+    async def start(self, run: Callable[..., Awaitable[None]]) -> None:
+        await self._loop.run_in_executor(None, self._run.start, run)
 
     async def stop(self, error: BaseException | None) -> None:
-        assert self._run is not None
-        try:
-            await self._loop.run_in_executor(None, self._run.stop)
-        finally:
-            await self.release()
+        await self._loop.run_in_executor(None, self._run.stop)
 
     async def release(self) -> None:
-        await self._loop.run_in_executor(None, self._engine.release)
-
-    def _check(self) -> None:
-        if self._run is not None:
-            self._run.check()
+        await self._loop.run_in_executor(None, self.thread.release)
 
     async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
-        self._check()
+        self._run.check()
         future: asyncio.Future[Result] = self._loop.create_future()
-        scope = trio.CancelScope()
-        self._engine.spawn(
-            function, args, lambda result, error: self.back(partial(_settle, future, result, error)), scope
-        )
+        scope = self.thread.spawn(lambda *ended: self.back(partial(_settle, future, *ended)), function, *args)
         try:
             return await future
         except asyncio.CancelledError:
-            self._engine.post(scope.cancel)
+            self.thread.post(scope.cancel)
             raise
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        self._check()
-        self._engine.post(partial(function, *args) if args else function)
+        self._run.check()
+        self.thread.post(partial(function, *args) if args else function)
 
     def back(self, job: Callable[[], object]) -> None:
         """Call a plain function on asyncio's loop, soon; from the engine's thread."""
@@ -100,9 +82,13 @@ class AsyncioBridge(Bridge):
     def callback(self, function: Callable[[], object]) -> Callable[[], object]:
         return partial(self.back, function)
 
-    async def wait_for(self, send: Send) -> None:
+    def _waker(self) -> tuple[asyncio.Future[None], Callable[[], object]]:
+        """A future, and what the engine calls to wake its waiter."""
         future: asyncio.Future[None] = self._loop.create_future()
-        wake = partial(self.back, partial(_settle, future, None, None))
+        return future, partial(self.back, partial(_settle, future, None, None))
+
+    async def wait_for(self, send: Send) -> None:
+        future, wake = self._waker()
         if send.when_done(wake):
             try:
                 await future
@@ -111,8 +97,7 @@ class AsyncioBridge(Bridge):
                 raise
 
     async def wait_for_message(self, buffer: MessageBuffer, seconds: float) -> bool:
-        future: asyncio.Future[None] = self._loop.create_future()
-        wake = partial(self.back, partial(_settle, future, None, None))
+        future, wake = self._waker()
         buffer.wakers.append(wake)
         try:
             if not buffer.batches and not buffer.closed:
@@ -127,31 +112,20 @@ class AsyncioBridge(Bridge):
         return self._loop.time()
 
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        async def run(*args: Any) -> Any:
+            return await function(*args)
+
         async def call(*args: Any) -> Any:
             finished = trio.Event()
-            outcomes: list[asyncio.Task[Any]] = []
-
-            async def run() -> Any:
-                return await function(*args)
-
-            def ended(task: asyncio.Task[Any]) -> None:
-                outcomes.append(task)
-                self._engine.post(finished.set)
-
-            def start() -> None:
-                task = self._loop.create_task(run())
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-                task.add_done_callback(ended)
-
-            self.back(start)
+            future = asyncio.run_coroutine_threadsafe(run(*args), self._loop)
+            future.add_done_callback(lambda _: self.thread.post(finished.set))
             await finished.wait()
-            return outcomes[0].result()
+            return future.result()
 
         return call
 
     def workers(self, call: Call, count: int, finished: Finished, name: str) -> Workers:
-        return AsyncioWorkers(self, self._engine.post, call, count, finished)
+        return AsyncioWorkers(self, call, count, finished)
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
@@ -166,15 +140,8 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 class AsyncioWorkers(OffLoopWorkers):
     """Runs listeners as tasks on the user's asyncio loop, a limited number at once."""
 
-    def __init__(
-        self,
-        bridge: AsyncioBridge,
-        post: Callable[[Callable[[], object]], object],
-        call: Call,
-        count: int,
-        finished: Finished,
-    ) -> None:
-        super().__init__(call, count, finished, post)
+    def __init__(self, bridge: AsyncioBridge, call: Call, count: int, finished: Finished) -> None:
+        super().__init__(call, count, finished, bridge.thread.post)
         self._bridge = bridge
         self._running: set[asyncio.Task[None]] = set()
 

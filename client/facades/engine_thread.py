@@ -15,7 +15,6 @@ import atexit
 import logging
 import os
 import threading
-from _thread import allocate_lock
 from collections import deque
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
@@ -24,7 +23,7 @@ from typing import Any, TypeVar
 import trio
 
 from rocketlet.client.errors import ClientClosed, EngineFailed, InvalidUse
-from rocketlet.client.facades.failures import innermost
+from rocketlet.client.facades.bridges import innermost
 
 log = logging.getLogger("rocketlet.client.engine_thread")
 
@@ -68,19 +67,18 @@ class EngineThread:
         self._posted = False
         self._callbacks: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._callback_thread: threading.Thread | None = None
-        ready = allocate_lock()
-        ready.acquire()
+        ready = threading.Event()
         self._thread = threading.Thread(target=trio.run, args=(self._main, ready), name="rocketlet-client", daemon=True)
         self._thread.start()
-        ready.acquire()
+        ready.wait()
 
-    async def _main(self, ready: Any) -> None:
+    async def _main(self, ready: threading.Event) -> None:
         self._token = trio.lowlevel.current_trio_token()
         self.now = trio.lowlevel.current_clock().current_time
         self._stop = trio.Event()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            ready.release()
+            ready.set()
             await self._stop.wait()
             nursery.cancel_scope.cancel()
 
@@ -91,13 +89,10 @@ class EngineThread:
         self._jobs.append(job)
         if not self._posted:
             self._posted = True
-            self._wake()
-
-    def _wake(self) -> None:
-        try:
-            self._token.run_sync_soon(self._run_jobs)
-        except trio.RunFinishedError:
-            raise ClientClosed("the client's loop has ended") from None
+            try:
+                self._token.run_sync_soon(self._run_jobs)
+            except trio.RunFinishedError:
+                raise ClientClosed("the client's loop has ended") from None
 
     def _run_jobs(self) -> None:
         # First the flag, then the jobs: a job that comes in between runs now, and one more call finds nothing to do.
@@ -109,9 +104,8 @@ class EngineThread:
     def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         """Run an async function on the loop, wait for it in this thread, and give back what it returns or raises."""
         self.check_thread()
-        scope = trio.CancelScope()
-        outcome: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        self.spawn(function, args, lambda *ended: outcome.put(ended), scope)
+        outcome: SimpleQueue[tuple[Result, BaseException | None]] = SimpleQueue()
+        scope = self.spawn(lambda result, error: outcome.put((result, error)), function, *args)
         try:
             result, error = outcome.get()
         except BaseException:  # KeyboardInterrupt: do not leave the call behind
@@ -119,8 +113,7 @@ class EngineThread:
             raise
         if error is not None:
             raise error
-        typed_result: Result = result
-        return typed_result
+        return result
 
     def check_thread(self) -> None:
         """Raises InvalidUse in the loop's own thread, which would wait for itself, and in a forked process."""
@@ -133,13 +126,10 @@ class EngineThread:
             raise InvalidUse("this client was made before a fork", advice="make clients in the process that uses them")
 
     def spawn(
-        self,
-        function: Callable[..., Awaitable[Any]],
-        args: tuple[Any, ...],
-        done: Callable[[Any, BaseException | None], object],
-        scope: trio.CancelScope,
-    ) -> None:
-        """Run an async function on the loop, in a scope; `done` is called there with its result or its error."""
+        self, done: Callable[[Any, BaseException | None], object], function: Callable[..., Awaitable[Any]], *args: Any
+    ) -> trio.CancelScope:
+        """Run an async function on the loop, in this scope; `done` is called there with its result or its error."""
+        scope = trio.CancelScope()
 
         async def host() -> None:
             result: Any = None
@@ -154,6 +144,7 @@ class EngineThread:
                 done(result, failure)
 
         self.post(lambda: self._nursery.start_soon(host))
+        return scope
 
     def call_back(self, callback: Callable[[], object]) -> None:
         """Call a user's function in the callback thread."""
@@ -178,8 +169,7 @@ class HostedRun:
     def __init__(self, engine: EngineThread, name: str) -> None:
         self._engine = engine
         self._name = name
-        self._ended = allocate_lock()
-        self._ended.acquire()
+        self._ended = threading.Event()
         self.failure: BaseException | None = None
 
     def start(self, run: Callable[..., Awaitable[None]]) -> None:
@@ -203,20 +193,19 @@ class HostedRun:
             self.failure = innermost(error)
             log.critical("%s has died: %s", self._name, self.failure, exc_info=error)
         finally:
-            self._ended.release()
+            self._ended.set()
 
     def check(self) -> None:
         """Raises EngineFailed if it has died."""
         if self.failure is not None:
             raise EngineFailed(f"{self._name} has died: {self.failure!r}") from self.failure
 
-    def stop(self, timeout: float = -1) -> None:
+    def stop(self, timeout: float | None = None) -> None:
         """Shut it down in order and wait. Raises EngineFailed if it had died instead."""
         _open_runs.discard(self)
         self._engine.check_thread()
         self._engine.post(self._stop.set)
-        if self._ended.acquire(timeout=timeout):
-            self._ended.release()
+        self._ended.wait(timeout)
         self.check()
 
 

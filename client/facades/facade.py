@@ -4,7 +4,7 @@ Each public method is written once, as an `async def` against a `Bridge`. A clas
 has it as it is. One that inherits from `InThreads` gets a plain method instead, which runs the coroutine to its end
 in the calling thread. Type checkers see both: `shared` is a descriptor whose type depends on the class.
 
-    class Asking(Facade[Engine]):
+    class Asking(Facade[Engine, Config]):
         @shared
         async def max_offset(self, queue: MessageQueue) -> int: ...
 
@@ -31,10 +31,10 @@ import sniffio
 import trio
 
 from rocketlet.client.config import ClientConfig, configured
-from rocketlet.client.coroutines import completed
+from rocketlet.client.consuming.selector import Selection, check_topics
 from rocketlet.client.errors import ClientClosed
 from rocketlet.client.facades.bridges import Bridge
-from rocketlet.client.facades.thread_bridge import ThreadBridge
+from rocketlet.client.facades.thread_bridge import ThreadBridge, blocking, completed
 from rocketlet.client.talking.session import Session, World
 
 Parameters = ParamSpec("Parameters")
@@ -51,6 +51,7 @@ class Engine(Protocol):
 
 
 EngineT = TypeVar("EngineT", bound=Engine)
+ConfigT = TypeVar("ConfigT", bound=ClientConfig)
 
 
 class shared(Generic[Parameters, Result]):
@@ -75,7 +76,7 @@ def engine_method(
 ) -> shared[Parameters, Result]:
     """A public method that delegates to one of the engine or of its parts, with its name and documentation."""
 
-    async def method(self: Facade[Any], /, *args: Parameters.args, **named: Parameters.kwargs) -> Result:
+    async def method(self: Facade[Any, Any], /, *args: Parameters.args, **named: Parameters.kwargs) -> Result:
         bridge, engine = self._running()
         owner = getattr(engine, part) if part else engine
         return await bridge.call(functools.partial(function, owner, *args, **named))
@@ -89,22 +90,24 @@ def _methods(cls: type) -> Mapping[str, shared[..., Any]]:
     return {name: method for name, method in attributes.items() if isinstance(method, shared)}
 
 
-class Facade(Generic[EngineT]):
+class Facade(Generic[EngineT, ConfigT]):
     """A client as its user sees it: its configuration, and the engine while it runs."""
 
-    _role = "client"
+    _role = "consumer"
+    _config_type: type[ConfigT]
     _hosting: str
 
     def __init__(
         self,
         group: str,
-        kind: type[ClientConfig],
-        config: ClientConfig | None,
-        namesrv: str | None,
-        world: World | None,
-        settings: Mapping[str, Any],
+        config: ConfigT | None = None,
+        *,
+        namesrv: str | None = None,
+        world: World | None = None,
+        **settings: Any,
     ) -> None:
-        self.config: Any = configured(kind, config, namesrv, settings, os.environ)
+        """`settings` are single fields of the config by name. `world` is for tests."""
+        self.config = configured(self._config_type, config, namesrv, settings, os.environ)
         self.group = group
         self._made_at = _caller_line()
         self._world = world
@@ -116,10 +119,10 @@ class Facade(Generic[EngineT]):
     async def _open(self, bridge: Bridge) -> None:
         try:
             engine = self._make_engine(bridge, self._world or World())
+            await bridge.start(engine.run)
         except BaseException:
             await bridge.release()
             raise
-        await bridge.start(engine.run, f"{self._role} {self.group}")
         self._now = bridge, engine
         _open_clients.add(self)
         await self._opened(bridge, engine)
@@ -133,7 +136,10 @@ class Facade(Generic[EngineT]):
     async def _close(self, error: BaseException | None) -> None:
         (bridge, _), self._now = self._running(), None
         _open_clients.discard(self)
-        await bridge.stop(error)
+        try:
+            await bridge.stop(error)
+        finally:
+            await bridge.release()
 
     def _running(self) -> tuple[Bridge, EngineT]:
         if self._now is None:
@@ -146,7 +152,7 @@ class Facade(Generic[EngineT]):
         return self._running()[1].session.client_id
 
 
-_open_clients: WeakSet[Facade[Any]] = WeakSet()
+_open_clients: WeakSet[Facade[Any, Any]] = WeakSet()
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # the folder client/
 
 
@@ -167,7 +173,25 @@ def _caller_line() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-class InThreads(Facade[Any]):
+class Subscribed(Facade[EngineT, ConfigT]):
+    """A consumer that may be given its topics when it is made."""
+
+    def __init__(
+        self,
+        group: str,
+        topics: Mapping[str, Selection] | None = None,
+        *,
+        config: ConfigT | None = None,
+        namesrv: str | None = None,
+        world: World | None = None,
+        **settings: Any,
+    ) -> None:
+        """`settings` are single fields of the config by name. `world` is for tests."""
+        super().__init__(group, config, namesrv=namesrv, world=world, **settings)
+        self._topics = check_topics(topics)
+
+
+class InThreads(Facade[Any, Any]):
     """A client for plain threads: any number of them may share it."""
 
     _hosting = "start() it, or use it in a with block"
@@ -175,12 +199,12 @@ class InThreads(Facade[Any]):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         for name, method in _methods(cls).items():
-            setattr(cls, name, _blocking(method.function))
+            setattr(cls, name, blocking(method.function))
 
     def start(self) -> None:
         """Begin; `with` does it."""
         if self._now is None:
-            completed(self._open(ThreadBridge()))
+            completed(self._open(ThreadBridge(f"{self._role} {self.group}")))
 
     def shutdown(self) -> None:
         """Finish what is in flight, unregister from the brokers, stop. Raises EngineFailed if it had died."""
@@ -203,15 +227,7 @@ class InThreads(Facade[Any]):
         self.shutdown()
 
 
-def _blocking(function: Callable[..., Coroutine[Any, Any, Result]]) -> Callable[..., Result]:
-    @functools.wraps(function)
-    def call(*args: Any, **named: Any) -> Result:
-        return completed(function(*args, **named))
-
-    return call
-
-
-class OnEventLoop(Facade[Any]):
+class OnEventLoop(Facade[Any, Any]):
     """A client for trio or asyncio, as an `async with` block: any number of tasks may share it."""
 
     _hosting = "use it in an async with block"
@@ -222,7 +238,7 @@ class OnEventLoop(Facade[Any]):
             setattr(cls, name, method.function)
 
     async def __aenter__(self) -> Self:
-        await self._open(_bridge_of_this_loop())
+        await self._open(_bridge_of_this_loop(f"{self._role} {self.group}"))
         return self
 
     async def __aexit__(
@@ -233,11 +249,9 @@ class OnEventLoop(Facade[Any]):
         await self._close(error)
 
 
-def _bridge_of_this_loop() -> Bridge:
+def _bridge_of_this_loop(name: str) -> Bridge:
     if sniffio.current_async_library() == "trio":
-        from rocketlet.client.facades.trio_bridge import TrioBridge
-
-        return TrioBridge()
+        return Bridge(name)
     from rocketlet.client.facades.asyncio_bridge import AsyncioBridge
 
-    return AsyncioBridge()
+    return AsyncioBridge(name)

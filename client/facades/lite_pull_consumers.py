@@ -9,16 +9,16 @@ import math
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from rocketlet.client.config import PullConfig
 from rocketlet.client.consuming.lite_pull_consumer import LitePullEngine, QueuesChanged
 from rocketlet.client.consuming.message_batch import MessageBatch
 from rocketlet.client.consuming.pulled_queue import Pulled
-from rocketlet.client.consuming.selector import Selection, check_selection, check_topics
-from rocketlet.client.coroutines import called, completed
+from rocketlet.client.consuming.selector import Selection, check_selection
 from rocketlet.client.facades.bridges import Bridge
-from rocketlet.client.facades.facade import Facade, InThreads, OnEventLoop, engine_method, shared
+from rocketlet.client.facades.facade import InThreads, OnEventLoop, Subscribed, engine_method, shared
+from rocketlet.client.facades.thread_bridge import called, completed
 from rocketlet.client.talking.session import World
 from rocketlet.client.talking.topic_queries import TopicQueries
 from rocketlet.client.validators import check_queue, check_seconds
@@ -38,29 +38,14 @@ class _UnfinishedOfThread(threading.local, _Unfinished):
     """One for each thread: a thread finishes the messages that it got itself."""
 
 
-class LitePulled(Facade[LitePullEngine]):
+class LitePulled(Subscribed[LitePullEngine, PullConfig]):
     """The methods of every lite pull consumer."""
 
-    _role = "consumer"
-    _unfinished_type: type[_Unfinished] = _Unfinished
-
-    def __init__(
-        self,
-        group: str,
-        *,
-        topics: Mapping[str, Selection] | None = None,
-        config: PullConfig | None = None,
-        namesrv: str | None = None,
-        world: World | None = None,
-        **settings: Any,
-    ) -> None:
-        """`settings` are single fields of PullConfig by name. `world` is for tests."""
-        super().__init__(group, PullConfig, config, namesrv, world, settings)
-        self._topics = check_topics(topics)
-        self._queues: tuple[list[MessageQueue], Selection] | None = None
-        self._hand = self._unfinished_type()
+    _config_type = PullConfig
+    _queues: tuple[list[MessageQueue], Selection] | None = None
 
     def _make_engine(self, bridge: Bridge, world: World) -> LitePullEngine:
+        self._hand = _UnfinishedOfThread() if isinstance(self, InThreads) else _Unfinished()
         engine = LitePullEngine(self.group, self.config, world)
         for topic, selection in self._topics.items():
             engine.subscribe(topic, selection)
@@ -117,10 +102,13 @@ class LitePulled(Facade[LitePullEngine]):
         hand.handed_out = batch, batch.handed - 1, batch.handed
         return message
 
-    async def _next_batch(self, bridge: Bridge, engine: LitePullEngine) -> bool:
-        """Start another batch; False once the consumer is closed."""
-        self._hand.batch = await self._next(bridge, engine, math.inf)
-        return self._hand.batch is not None
+    async def _next_message(self, bridge: Bridge, engine: LitePullEngine) -> ReceivedMessage | None:
+        """The next message, of this batch or of another; None once the consumer is closed."""
+        while (message := self._next_of_batch(engine)) is None:
+            self._hand.batch = await self._next(bridge, engine, math.inf)
+            if self._hand.batch is None:
+                return None
+        return message
 
     def _leave_iteration(self) -> None:
         """Put the rest of the current batch back."""
@@ -178,11 +166,7 @@ class LitePulled(Facade[LitePullEngine]):
         It is called in the callback thread, or by the event loop, which it must not hold up.
         """
         bridge, engine = self._running()
-
-        def call_soon(topic: str, queues: set[MessageQueue]) -> None:
-            bridge.callback(lambda: changed(topic, queues))()
-
-        await bridge.call(called, engine.watch, topic, call_soon)
+        await bridge.call(called, engine.watch, topic, lambda *news: bridge.callback(partial(changed, *news))())
 
     seek = engine_method(LitePullEngine.seek)
     seek_to_begin = engine_method(LitePullEngine.seek_to_begin)
@@ -226,8 +210,6 @@ class LitePullConsumer(LitePulled, InThreads):
     A message counts as consumed when the next one is asked for, or when the block ends without an error.
     """
 
-    _unfinished_type = _UnfinishedOfThread
-
     def batches(self) -> Iterator[MessageBatch]:
         """Iterate over what the pulls bring, by columns: each batch is of one queue.
 
@@ -243,12 +225,9 @@ class LitePullConsumer(LitePulled, InThreads):
     def __iter__(self) -> Iterator[ReceivedMessage]:
         bridge, engine = self._running()
         try:
-            while True:
-                message = self._next_of_batch(engine)
-                if message is not None:
-                    yield message
-                elif not completed(self._next_batch(bridge, engine)):
-                    return
+            # A coroutine only where a batch has ended: its step would be felt at each message.
+            while message := self._next_of_batch(engine) or completed(self._next_message(bridge, engine)):
+                yield message
         finally:  # even if the loop over the consumer is left early
             self._leave_iteration()
 
@@ -275,15 +254,7 @@ class AsyncLitePullConsumer(LitePulled, OnEventLoop):
         return _Iterator(partial(self._whole_batch, bridge, engine, math.inf))
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        bridge, engine = self._running()
-
-        async def next_message() -> ReceivedMessage | None:
-            while (message := self._next_of_batch(engine)) is None:
-                if not await self._next_batch(bridge, engine):
-                    return None
-            return message
-
-        return _Iterator(next_message)
+        return _Iterator(partial(self._next_message, *self._running()))
 
 
 class _Iterator(Generic[Item]):

@@ -9,20 +9,18 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-import trio
-
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import ClientError
 from rocketlet.client.facades.bridges import Bridge, SendPort
 from rocketlet.client.facades.facade import Facade, InThreads, OnEventLoop, engine_method, shared
+from rocketlet.client.facades.pending_send import PendingSend
 from rocketlet.client.facades.thread_bridge import ThreadBridge
 from rocketlet.client.hooks import SendHook
 from rocketlet.client.sending.inner_producer import InnerProducer
-from rocketlet.client.sending.pending_send import PendingSend
 from rocketlet.client.sending.producer import ProducerEngine
 from rocketlet.client.sending.queue_selection import Selector
 from rocketlet.client.sending.request_reply import DEFAULT_REQUEST_TIMEOUT, reply_to
-from rocketlet.client.sending.send_result import SendResult, TransactionState
+from rocketlet.client.sending.send_result import SendResult, SendStatus, TransactionState
 from rocketlet.client.sending.transaction_producer import (
     AsyncChecker,
     AsyncExecutor,
@@ -30,12 +28,10 @@ from rocketlet.client.sending.transaction_producer import (
     Executor,
     Transaction,
     TransactionEngine,
-    outcome_of_half,
 )
 from rocketlet.client.talking.session import World
 from rocketlet.client.talking.topic_queries import TopicQueries
-from rocketlet.client.validators import check_callable, check_seconds
-from rocketlet.common import message_properties as names
+from rocketlet.client.validators import check_callable
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.producer")
@@ -44,10 +40,11 @@ CheckerT = TypeVar("CheckerT")
 ExecutorT = TypeVar("ExecutorT")
 
 
-class Sending(Facade[ProducerEngine]):
+class Sending(Facade[ProducerEngine, ProducerConfig]):
     """The methods of every producer."""
 
     _role = "producer"
+    _config_type = ProducerConfig
 
     def __init__(
         self,
@@ -60,9 +57,8 @@ class Sending(Facade[ProducerEngine]):
         **settings: Any,
     ) -> None:
         """`settings` are single fields of ProducerConfig by name. `world` is for tests."""
-        super().__init__(group, ProducerConfig, config, namesrv, world, settings)
+        super().__init__(group, config, namesrv=namesrv, world=world, **settings)
         self._hooks = tuple(hooks)
-        self._port: SendPort | None = None
 
     def _make_engine(self, bridge: Bridge, world: World) -> ProducerEngine:
         return ProducerEngine(self.group, self.config, world, self._hooks)
@@ -71,9 +67,7 @@ class Sending(Facade[ProducerEngine]):
         self._port = bridge.send_port(engine)
 
     def _sending(self) -> tuple[ProducerEngine, SendPort]:
-        _, engine = self._running()
-        assert self._port is not None
-        return engine, self._port
+        return self._running()[1], self._port
 
     # ---- sending
 
@@ -97,7 +91,7 @@ class Sending(Facade[ProducerEngine]):
         message may be stored.
         """
         engine, port = self._sending()
-        return await port.sent(engine.preparer.prepare(message, queue, selector, argument, timeout))
+        return await port.sent(engine.prepare(message, queue, selector, argument, timeout))
 
     def send_soon(
         self,
@@ -120,7 +114,7 @@ class Sending(Facade[ProducerEngine]):
         """
         engine, port = self._sending()
         port.make_room()
-        send = engine.preparer.prepare(message, queue, selector, argument, timeout)
+        send = engine.prepare(message, queue, selector, argument, timeout)
         pending = PendingSend(send, self._running()[0])
         if callback is not None:
             check_callable("callback", callback)
@@ -144,7 +138,7 @@ class Sending(Facade[ProducerEngine]):
         Returns once it is handed to the connection. Raises NoRoute and Unreachable.
         """
         engine, port = self._sending()
-        await port.sent(engine.preparer.prepare(message, queue, selector, argument, oneway=True))
+        await port.sent(engine.prepare(message, queue, selector, argument, oneway=True))
 
     @shared
     async def send_batch(
@@ -157,7 +151,7 @@ class Sending(Facade[ProducerEngine]):
         `split(messages)` cuts what is too large for one request.
         """
         engine, port = self._sending()
-        return await port.sent(engine.preparer.prepare_batch(messages, queue=queue, timeout=timeout))
+        return await port.sent(engine.prepare_batch(messages, queue=queue, timeout=timeout))
 
     @shared
     async def request(
@@ -173,11 +167,8 @@ class Sending(Facade[ProducerEngine]):
 
         reply = producer.request(Message("prices", b"ACME"), timeout=5)
         """
-        check_seconds("timeout", timeout)
         bridge, engine = self._running()
-        extra = engine.requests.properties(timeout)
-        send = engine.preparer.prepare(message, queue, selector, argument, timeout, extra=extra)
-        return await bridge.call(engine.requests.request, send, extra[names.CORRELATION_ID], timeout)
+        return await bridge.call(engine.prepare_request(message, timeout, queue, selector, argument))
 
     @shared
     async def reply(self, request: ReceivedMessage, body: bytes) -> None:
@@ -228,20 +219,16 @@ class Producer(Sending, InThreads):
 
         producer.request_soon(Message("prices", b"ACME"), lambda reply, error: print(reply or error))
         """
-        check_seconds("timeout", timeout)
         check_callable("callback", callback)
         bridge, engine = self._running()
         assert isinstance(bridge, ThreadBridge)
         thread = bridge.thread
-        extra = engine.requests.properties(timeout)
-        send = engine.preparer.prepare(message, timeout=timeout, extra=extra)
 
         def done(reply: Any, error: BaseException | None) -> None:
             failure = error if error is None or isinstance(error, ClientError) else ClientError(repr(error))
             thread.call_back(lambda: callback(reply, failure))
 
-        correlation = extra[names.CORRELATION_ID]
-        thread.spawn(engine.requests.request, (send, correlation, timeout), done, trio.CancelScope())
+        thread.spawn(done, engine.prepare_request(message, timeout))
 
 
 class AsyncProducer(Sending, OnEventLoop):
@@ -293,10 +280,12 @@ class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
         assert isinstance(engine, TransactionEngine)
         function: Any = executor
         check_callable("local executor", function, in_threads=isinstance(self, InThreads))
-        _, port = self._sending()
-        result = await port.sent(engine.prepare_half(message, queue=queue, timeout=timeout))
-        state, failure = outcome_of_half(result), None
-        if state is None:
+        result = await self._port.sent(engine.prepare_half(message, queue, timeout))
+        state: TransactionState | None = None
+        failure = None
+        if result.status is not SendStatus.SEND_OK:
+            state = TransactionState.ROLLBACK  # what is not stored safely must not be committed
+        else:
             try:
                 state = await bridge.user_function(function)(Transaction(message, result.message_id, argument))
             except Exception as error:

@@ -5,8 +5,6 @@ Java: client/consumer/DefaultMQPullConsumer.java
 
 from __future__ import annotations
 
-from typing import Any
-
 from rocketlet.client.config import PullConfig
 from rocketlet.client.consuming.pull_consumer import PullEngine
 from rocketlet.client.facades.bridges import Bridge
@@ -16,22 +14,10 @@ from rocketlet.client.talking.topic_queries import TopicQueries
 from rocketlet.common.message import MessageQueue
 
 
-class Pulled(Facade[PullEngine]):
+class Pulled(Facade[PullEngine, PullConfig]):
     """The methods of every pull consumer."""
 
-    _role = "consumer"
-
-    def __init__(
-        self,
-        group: str,
-        *,
-        config: PullConfig | None = None,
-        namesrv: str | None = None,
-        world: World | None = None,
-        **settings: Any,
-    ) -> None:
-        """`settings` are single fields of PullConfig by name. `world` is for tests."""
-        super().__init__(group, PullConfig, config, namesrv, world, settings)
+    _config_type = PullConfig
 
     def _make_engine(self, bridge: Bridge, world: World) -> PullEngine:
         return PullEngine(self.group, self.config, world)

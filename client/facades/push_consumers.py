@@ -9,7 +9,6 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from rocketlet.client.config import PushConfig
@@ -23,10 +22,10 @@ from rocketlet.client.consuming.consume_results import (
 )
 from rocketlet.client.consuming.consume_workers import Workers
 from rocketlet.client.consuming.push_consumer import PushEngine
-from rocketlet.client.consuming.selector import Selection, check_selection, check_topics
+from rocketlet.client.consuming.selector import Selection, check_selection
 from rocketlet.client.errors import InvalidUse
 from rocketlet.client.facades.bridges import Bridge
-from rocketlet.client.facades.facade import Facade, InThreads, OnEventLoop, engine_method
+from rocketlet.client.facades.facade import InThreads, OnEventLoop, Subscribed, engine_method
 from rocketlet.client.facades.thread_bridge import ThreadBridge
 from rocketlet.client.hooks import ConsumeHook, hooked
 from rocketlet.client.talking.session import World
@@ -39,10 +38,10 @@ ListenerT = TypeVar("ListenerT")
 BatchListenerT = TypeVar("BatchListenerT")
 
 
-class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
+class Pushed(Subscribed[PushEngine, PushConfig], Generic[ListenerT, BatchListenerT]):
     """The methods of every push consumer."""
 
-    _role = "consumer"
+    _config_type = PushConfig
 
     def __init__(
         self,
@@ -60,15 +59,12 @@ class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
         """`settings` are single fields of PushConfig by name. `world` is for tests."""
         if (listener is None) == (batch_listener is None):
             raise InvalidUse("a push consumer needs a listener", advice="give it one: listener or batch_listener")
-        if listener is not None:
-            check_callable("listener", listener, in_threads=isinstance(self, InThreads))
-        else:
-            check_callable("batch listener", batch_listener, in_threads=isinstance(self, InThreads))
-        super().__init__(group, PushConfig, config, namesrv, world, settings)
+        kind, given = ("batch listener", batch_listener) if listener is None else ("listener", listener)
+        check_callable(kind, given, in_threads=isinstance(self, InThreads))
+        super().__init__(group, topics, config=config, namesrv=namesrv, world=world, **settings)
         self._listener: Any = listener
         self._batch_listener: Any = batch_listener
         self._hooks = tuple(hooks)
-        self._topics: dict[str, Selection] = check_topics(topics)
 
     def _make_engine(self, bridge: Bridge, world: World) -> PushEngine:
         listener = self._listener
@@ -79,11 +75,10 @@ class Pushed(Facade[PushEngine], Generic[ListenerT, BatchListenerT]):
         call = self._batch_listener or call_with_one
 
         def workers(finished: Finished, hooks: Sequence[ConsumeHook]) -> Workers:
-            name = f"ConsumeMessageThread_{self.group}"
-            hooks_wrapper = partial(hooked, hooks=hooks, group=self.group, clock=world.clock)
-            return bridge.workers(
-                bridge.wrapped(call, hooks_wrapper) if hooks else call, self.config.threads, finished, name
-            )
+            hooked_call = call
+            if hooks:
+                hooked_call = bridge.listener(hooked(bridge.user_function(call), hooks, self.group, world.clock))
+            return bridge.workers(hooked_call, self.config.threads, finished, f"ConsumeMessageThread_{self.group}")
 
         batch = self.config.batch if self._batch_listener is not None else 1
         engine = PushEngine(self.group, self.config, world, workers=workers, batch=batch, hooks=self._hooks)
@@ -145,7 +140,7 @@ class PushConsumer(Pushed[Listener, BatchListener], InThreads):
         while (remaining := deadline - time.monotonic()) > 0:
             bridge, _ = self._running()
             assert isinstance(bridge, ThreadBridge)
-            bridge.check()
+            bridge.run.check()
             sleeping.wait(min(remaining, _STILL_ALIVE))
 
 

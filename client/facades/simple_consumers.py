@@ -5,35 +5,17 @@ Java: client/java/impl/consumer/SimpleConsumerImpl.java (rocketmq-clients)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rocketlet.client.config import SimpleConfig
-from rocketlet.client.consuming.selector import Selection, check_topics
 from rocketlet.client.consuming.simple_consumer import SimpleEngine
 from rocketlet.client.facades.bridges import Bridge
-from rocketlet.client.facades.facade import Facade, InThreads, OnEventLoop, engine_method
+from rocketlet.client.facades.facade import InThreads, OnEventLoop, Subscribed, engine_method
 from rocketlet.client.talking.session import World
 
 
-class Simple(Facade[SimpleEngine]):
+class Simple(Subscribed[SimpleEngine, SimpleConfig]):
     """What every simple consumer does."""
 
-    _role = "consumer"
-
-    def __init__(
-        self,
-        group: str,
-        topics: Mapping[str, Selection] | None = None,
-        *,
-        config: SimpleConfig | None = None,
-        namesrv: str | None = None,
-        world: World | None = None,
-        **settings: Any,
-    ) -> None:
-        """`settings` are single fields of SimpleConfig by name. `world` is for tests."""
-        super().__init__(group, SimpleConfig, config, namesrv, world, settings)
-        self._topics = check_topics(topics)
+    _config_type = SimpleConfig
 
     def _make_engine(self, bridge: Bridge, world: World) -> SimpleEngine:
         engine = SimpleEngine(self.group, self.config, world)

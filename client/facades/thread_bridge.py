@@ -4,6 +4,9 @@ A send is prepared in its caller's thread. A thread that sends alone then writes
 (`direct_line`). Otherwise the send goes to the engine's loop through a deque, together with those of other threads at
 that moment, and the thread sleeps on a bare lock until the answer is there.
 
+Code written once as `async def`, for event loops, runs in a plain thread too: nothing suspends there, for what such a
+coroutine awaits blocks the thread instead. So it finishes in one step, which costs 0.2 µs.
+
 Java: none; a JVM client owns its threads
 """
 
@@ -13,68 +16,77 @@ import time
 from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import trio
 
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import ThreadWorkers, Workers
 from rocketlet.client.consuming.message_buffer import MessageBuffer
-from rocketlet.client.coroutines import as_coroutine_function, called, completed
 from rocketlet.client.errors import InvalidUse
-from rocketlet.client.facades.bridges import Wrapper
+from rocketlet.client.facades.bridges import Bridge, SendPort
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 from rocketlet.client.sending.direct_line import DirectPath
-from rocketlet.client.sending.send import Send
+from rocketlet.client.sending.send import Answer, Send
 from rocketlet.client.sending.send_result import SendResult
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.errors import RemotingError
 
 if TYPE_CHECKING:
     from rocketlet.client.sending.producer import ProducerEngine
 
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _USER_CALLS = 4  # of the engine to its user, such as a checker of transactions, at work at once
 _STILL_ALIVE = 1.0  # seconds after which a thread that waits without time-out checks that the engine is alive
 
 
-class ThreadBridge:
+def completed(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine that never suspends, and return what it returns."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    coroutine.close()
+    raise AssertionError(f"{coroutine!r} suspended in a thread that has no event loop")
+
+
+def blocking(function: Callable[Parameters, Coroutine[Any, Any, Result]]) -> Callable[Parameters, Result]:
+    """An async function that never suspends, as a plain one."""
+
+    @wraps(function)
+    def call(*args: Parameters.args, **named: Parameters.kwargs) -> Result:
+        return completed(function(*args, **named))
+
+    return call
+
+
+async def called(function: Callable[Parameters, Result], *args: Parameters.args, **named: Parameters.kwargs) -> Result:
+    """A plain function as a coroutine, for any event loop."""
+    return function(*args, **named)
+
+
+class ThreadBridge(Bridge):
     """User code in threads, the engine on its own thread. No `async def` here ever suspends."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self.thread = EngineThread.acquire()
-        self.run: HostedRun | None = None
+        self.run = HostedRun(self.thread, name)
         self._port: ThreadPort | None = None
 
     # ---- life
 
-    async def start(self, run: Callable[..., Awaitable[None]], name: str) -> None:
-        hosted = HostedRun(self.thread, name)
-        try:
-            hosted.start(run)
-        except BaseException:
-            await self.release()
-            raise
-        self.run = hosted
+    async def start(self, run: Callable[..., Awaitable[None]]) -> None:
+        self.run.start(run)
 
     async def stop(self, error: BaseException | None) -> None:
-        assert self.run is not None
-        try:
-            self.run.stop()
-        finally:
-            if self._port is not None:
-                self._port.close()
-            await self.release()
+        self.run.stop()
 
     async def release(self) -> None:
+        if self._port is not None:
+            self._port.close()
         self.thread.release()
-
-    def check(self) -> None:
-        """Raises EngineFailed if the engine has died."""
-        if self.run is not None:
-            self.run.check()
 
     # ---- to the engine
 
@@ -85,8 +97,7 @@ class ThreadBridge:
         self.thread.call(called, function, *args)
 
     def send_port(self, engine: ProducerEngine) -> ThreadPort:
-        assert self.run is not None
-        self._port = ThreadPort(engine, self.thread, self.run)
+        self._port = ThreadPort(self, engine)
         return self._port
 
     # ---- waiting
@@ -102,7 +113,7 @@ class ThreadBridge:
         buffer.wakers.append(waker)
         try:
             while not buffer.batches and not buffer.closed:
-                self.check()
+                self.run.check()
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     return False
@@ -122,11 +133,10 @@ class ThreadBridge:
         return partial(self.thread.call_back, function)
 
     def user_function(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-        return as_coroutine_function(function)
+        return partial(called, function)
 
-    def wrapped(self, function: Callable[..., Any], wrapper: Wrapper) -> Callable[..., Any]:
-        wrapped_function = wrapper(as_coroutine_function(function))
-        return lambda *args: completed(wrapped_function(*args))
+    def listener(self, function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+        return blocking(function)
 
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         limiter = trio.CapacityLimiter(_USER_CALLS)
@@ -140,27 +150,26 @@ class ThreadBridge:
         return ThreadWorkers(call, count, finished, self.thread.post, name)
 
 
-class ThreadPort:
-    """Where threads submit their sends. One for each producer."""
+class ThreadPort(SendPort):
+    """Where threads submit their sends."""
 
-    def __init__(self, engine: ProducerEngine, thread: EngineThread, run: HostedRun) -> None:
-        self._pipeline = engine.pipeline
-        self._thread = thread
-        self._run = run
-        self._max_in_flight = max_in_flight = engine.config.max_in_flight
+    def __init__(self, bridge: ThreadBridge, engine: ProducerEngine) -> None:
+        super().__init__(bridge, engine)
+        self._thread = bridge.thread
+        self._run = bridge.run
         # With room for this many, a waiting thread is woken. Few enough that the broker has work while the thread makes
         # the next sends: with half of 1024 they take turns, at half of the rate.
-        self._step = max(1, min(128, max_in_flight // 4))
+        self._step = max(1, min(128, self._max_in_flight // 4))
         self._handed: deque[Send] = deque()
         self._posted = False
         self._for_room: deque[LockType] = deque()
         self._pipeline.settled = self._settled
-        self._direct = DirectPath(engine.session, engine.config, thread.now, self._continue_send)
+        self._direct = DirectPath(engine.session, engine.config, self._thread.now, self._continue_send)
 
     # ---- in threads
 
     async def sent(self, send: Send) -> SendResult:
-        """Send and wait: in this thread itself if it sends alone, otherwise with the sends of the others."""
+        # In this thread itself if it sends alone, otherwise with the sends of the others.
         self._thread.check_thread()
         self._run.check()
         alone = not self._handed and not self._pipeline.in_flight_sends
@@ -168,7 +177,7 @@ class ThreadPort:
             self.submit(send)
         return send.wait()
 
-    def _continue_send(self, send: Send, answer: Command | RemotingError) -> None:
+    def _continue_send(self, send: Send, answer: Answer) -> None:
         self._run.check()
         self._thread.post(partial(self._pipeline.continue_send, send, answer))
 
@@ -180,7 +189,6 @@ class ThreadPort:
             self._thread.post(self._take)
 
     def make_room(self) -> None:
-        """Wait until fewer than `max_in_flight` are in flight, and no send waits for bytes in flight."""
         while self._is_full():
             self._run.check()
             lock = allocate_lock()

@@ -54,14 +54,11 @@ def split(messages: Iterable[Message], max_bytes: int = BATCH_SIZE) -> Iterator[
     size = 0
     for message in messages:
         needed = size_in_batch(message)
-        if batch and (size + needed > max_bytes or not _can_share_batch(batch[0], message)):
+        shared = (message.topic, message.wait_store)
+        if batch and (size + needed > max_bytes or shared != (batch[0].topic, batch[0].wait_store)):
             yield batch
             batch, size = [], 0
         batch.append(message)
         size += needed
     if batch:
         yield batch
-
-
-def _can_share_batch(first: Message, other: Message) -> bool:
-    return first.topic == other.topic and first.wait_store == other.wait_store

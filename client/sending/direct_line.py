@@ -21,21 +21,19 @@ import struct
 import threading
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import BadAnswer
 from rocketlet.client.sending.lanes import results_of
 from rocketlet.client.sending.queue_selection import choose
-from rocketlet.client.sending.send_result import STATUS_BY_CODE, SendStatus
-from rocketlet.remoting.errors import CallTimeout, ConnectionLost, FrameError, RemotingError
+from rocketlet.client.sending.send import Answer, Send
+from rocketlet.client.sending.send_result import SendStatus
+from rocketlet.client.talking.session import Session
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.errors import CallTimeout, ConnectionLost, FrameError
 from rocketlet.remoting.frame_codec import FrameDecoder
+from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.remoting.transport import split_address
-
-if TYPE_CHECKING:
-    from rocketlet.client.sending.send import Send
-    from rocketlet.client.talking.session import Session
-    from rocketlet.remoting.command import Command
 
 _MAX_CONNECT = 1.0  # otherwise the engine dials, which can wait
 _READ = 64 << 10
@@ -107,7 +105,7 @@ class DirectPath:
         session: Session,
         config: ProducerConfig,
         now: Callable[[], float],
-        continue_send: Callable[[Send, Command | RemotingError], None],
+        continue_send: Callable[[Send, Answer], None],
     ) -> None:
         """`now` is the engine's clock; `continue_send` gives a try's end to the pipeline, from this thread."""
         self.usable = hasattr(socket, "MSG_DONTWAIT") and not (
@@ -144,36 +142,31 @@ class DirectPath:
         send.queue = queue
         send.tries = 1
         answer = self._exchange(line, send)
-        status = None if isinstance(answer, RemotingError) else STATUS_BY_CODE.get(answer.code)
-        result = None
-        if status is SendStatus.SEND_OK and not isinstance(answer, RemotingError):
+        if isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS:
             try:
-                (result,) = results_of((send,), status, answer, self._config.namespace)
+                (result,) = results_of((send,), SendStatus.SEND_OK, answer, self._config.namespace)
             except BadAnswer:
                 pass  # the pipeline decides on it
-        if result is None:
-            self._continue_send(send, answer)
-        else:
-            send.settle(result, None)
+            else:
+                send.settle(result, None)
+                return True
+        self._continue_send(send, answer)
         return True
 
-    def _exchange(self, line: DirectLine, send: Send) -> Command | RemotingError:
+    def _exchange(self, line: DirectLine, send: Send) -> Answer:
         opaque = line.next_opaque()
         frame = send.template.frame(opaque, send.parts(send.text, send.body))
         seconds = send.timeout
         if self._config.try_timeout is not None:
             seconds = min(seconds, self._config.try_timeout)
-        is_complete = False
         try:
-            answer = line.exchange(frame, opaque, seconds)
-            is_complete = True
-            return answer
+            return line.exchange(frame, opaque, seconds)
         except (ConnectionLost, CallTimeout, FrameError) as error:
+            line.close()
             return error
-        finally:
-            if not is_complete:  # even after Ctrl-C: the answer would be taken for that of the next send
-                self._lines.pop(line.address, None)
-                line.close()
+        except BaseException:  # Ctrl-C: the answer would be taken for that of the next send
+            line.close()
+            raise
 
     def _line(self, address: str) -> DirectLine | None:
         line = self._lines.get(address)
@@ -181,7 +174,6 @@ class DirectPath:
             if line.is_alive():
                 return line
             line.close()
-            del self._lines[address]
         try:
             line = self._lines[address] = DirectLine(address, self._config.max_frame)
         except OSError:

@@ -10,8 +10,7 @@ others.
                │              │
              parked        the queue's Lane
 
-A lane hands out sends in the order in which they came, so that the order within a queue stays. Each send keeps its own
-tries, deadline, result and error: `send_pipeline` decides what an answer means for it.
+A lane hands out sends in the order in which they came, so that the order within a queue stays.
 
 Java: client/impl/MQClientAPIImpl.java#sendMessage; it never collects sends (Kafka's RecordAccumulator does)
 """
@@ -19,8 +18,9 @@ Java: client/impl/MQClientAPIImpl.java#sendMessage; it never collects sends (Kaf
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 import trio
 
@@ -28,17 +28,15 @@ from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import BadAnswer
 from rocketlet.client.namespace import unwrap
 from rocketlet.client.sending.send import Answer, Call, Lane, Send
+from rocketlet.client.sending.send_frames import SendTemplate
 from rocketlet.client.sending.send_result import SendResult, SendStatus
 from rocketlet.client.talking.session import Session
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.message_record import BatchItem, encode_batch
 from rocketlet.remoting.command import Command, HeaderType
+from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.frame_codec import encode
-
-if TYPE_CHECKING:
-    from rocketlet.client.sending.send_frames import SendTemplate
-    from rocketlet.remoting.connection import Connection
 
 MAX_BYTES = 128 << 10
 """Of one batch. More gains nothing at the broker, and keeps the first answers waiting."""
@@ -53,39 +51,32 @@ class Lanes:
         self,
         session: Session,
         config: ProducerConfig,
-        ended: Callable[[Call, Answer], None],
-        not_reached: Callable[[Send, RemotingError], None],
+        ended: Callable[[Sequence[Send], Answer, Call | None], None],
         left: Callable[[Send], None],
-        not_made: Callable[[Send, Exception], None],
         start_task: Callable[..., None],
     ) -> None:
-        """`ended` is told what a request came to, `not_reached` that there is no connection for one, `left` that one
-        was written which is not answered, and `not_made` that its frame could not be made.
-        """
+        """`ended` is told what became of sends, with their request if there was one; `left` that one was written which
+        is not answered."""
         self._session = session
         self._linger = config.linger
         self._ended = ended
-        self._never_sent = not_reached
-        self._on_left = left
-        self._not_made = not_made
+        self._left = left
         self._start_task = start_task
         self._lines: dict[str, Connection] = {}
         self._for_line: dict[str, deque[Send]] = {}
         self._lanes: dict[MessageQueue, Lane] = {}
         self._held_lanes: list[Lane] | None = None
-        self._lingering: deque[Lane] = deque()
-        self._first_lingers = trio.Event()
 
-    def hold(self) -> None:
-        """Until `release` idle queues take no sends: what comes in one turn of the loop leaves together."""
-        self._held_lanes = []
-
-    def release(self) -> None:
-        """Let those leave that were held."""
-        lanes, self._held_lanes = self._held_lanes, None
-        for lane in lanes or ():
-            if lane.waiting and not lane.calls:
-                self._send_after_linger(lane)
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Meanwhile idle queues take no sends: what comes in one turn of the loop leaves together."""
+        held = self._held_lanes = []
+        try:
+            yield
+        finally:
+            self._held_lanes = None
+            for lane in held:
+                self._send_if_idle(lane)
 
     def leave(self, send: Send, address: str) -> None:
         """Send it to its queue, at this address: at once, with others, or when there is a connection."""
@@ -101,22 +92,18 @@ class Lanes:
 
     async def _get_line(self, address: str) -> None:
         error: RemotingError | None = None
-        line = None
         try:
-            line = await self._session.connection(address)
+            line = self._lines[address] = await self._session.connection(address)
         except RemotingError as failure:
             error = failure
-        parked = self._for_line.pop(address)
-        if line is not None:
-            self._lines[address] = line
-        for send in parked:
+        for send in self._for_line.pop(address):
             if send.done:
                 continue
-            if line is not None:
+            if error is None:
                 self._add_to_lane(send, address, line)
             else:
-                assert error is not None
-                self._never_sent(send, error)
+                send.unsent += 1
+                self._ended([send], error, None)
 
     # ---- the lane of a queue
 
@@ -133,8 +120,7 @@ class Lanes:
             self._send_lane(lane, line)
         if self._linger and not lane.waiting:
             lane.due = trio.current_time() + self._linger
-            self._lingering.append(lane)
-            self._first_lingers.set()
+            self._start_task(self._send_when_due, lane)
         send.waits_in = lane
         lane.waiting.append(send)
         lane.size += size
@@ -150,30 +136,26 @@ class Lanes:
         lane = self._lanes[queue] = Lane()
         return lane
 
-    def _next(self, lane: Lane) -> None:
+    def _call_is_over(self, lane: Lane) -> None:
         """A request of this lane has ended; those that waited for it go."""
         lane.calls -= 1
-        if lane.waiting and not lane.calls and not (self._linger and trio.current_time() < lane.due):
-            self._send_after_linger(lane)
+        if not self._linger or trio.current_time() >= lane.due:
+            self._send_if_idle(lane)
 
-    def _send_after_linger(self, lane: Lane) -> None:
+    async def _send_when_due(self, lane: Lane) -> None:
+        await trio.sleep_until(lane.due)
+        if trio.current_time() >= lane.due:
+            self._send_if_idle(lane)
+
+    def _send_if_idle(self, lane: Lane) -> None:
+        if not lane.waiting or lane.calls:
+            return
         line = self._lines.get(lane.address)
         if line is not None and not line.closed:
             self._send_lane(lane, line)
         else:
             for send in lane.take():
                 self.leave(send, lane.address)
-
-    async def run(self) -> None:
-        """See to the lanes that wait on purpose, until cancelled."""
-        while True:
-            while self._lingering:
-                lane = self._lingering.popleft()
-                await trio.sleep_until(lane.due)
-                if lane.waiting and not lane.calls and lane.due <= trio.current_time():
-                    self._send_after_linger(lane)
-            self._first_lingers = trio.Event()
-            await self._first_lingers.wait()
 
     # ---- requests
 
@@ -184,7 +166,7 @@ class Lanes:
 
     def _send_call(self, lane: Lane, line: Connection, sends: list[Send]) -> None:
         first = sends[0]
-        call = Call(lane, line, sends, self._call_ended)
+        call = Call(lane, line, sends)
         now = trio.current_time()
         for send in sends:
             send.call = call
@@ -195,25 +177,24 @@ class Lanes:
             else:
                 template = first.template.batch
                 assert template is not None
-                frame = _frame(template, line, call.opaque, first, "", batch_body(sends))
+                body = encode_batch([BatchItem(send.flag, send.body, send.text.encode()) for send in sends])
+                frame = _frame(template, line, call.opaque, first, "", body)
             if first.oneway:
                 line.send_oneway_frame(frame)
-                self._on_left(first)
+                self._left(first)
             else:
-                line.call_frame_soon(call.opaque, frame, call.answered)
+                line.call_frame_soon(call.opaque, frame, partial(self._call_ended, call))
                 lane.calls += 1
-        except RemotingError as error:
-            self._ended(call, error)
         except Exception as error:  # noqa: BLE001 - what cannot be made fails alone; its caller gets the cause
-            if len(sends) == 1:
-                self._not_made(first, error)
-                return
-            for send in sends:
-                self._send_call(lane, line, [send])
+            if len(sends) == 1 or isinstance(error, RemotingError):
+                self._ended(sends, error, call)
+            else:
+                for send in sends:
+                    self._send_call(lane, line, [send])
 
     def _call_ended(self, call: Call, answer: Answer) -> None:
-        self._ended(call, answer)
-        self._next(call.lane)
+        self._ended(call.sends, answer, call)
+        self._call_is_over(call.lane)
 
     def give_up(self, send: Send) -> bool:
         """Wait no more for a send that is late; whether it had left."""
@@ -225,7 +206,7 @@ class Lanes:
         call.waited_for -= 1
         if not call.waited_for:
             call.line.forget(call.opaque)
-            self._next(call.lane)
+            self._call_is_over(call.lane)
         return True
 
 
@@ -236,11 +217,6 @@ def _frame(template: SendTemplate, line: Connection, opaque: int, send: Send, te
     command.opaque = opaque
     line.sign(command)
     return encode(command)
-
-
-def batch_body(sends: Sequence[Send]) -> bytes:
-    """The body of a batch of these."""
-    return encode_batch([BatchItem(send.flag, send.body, send.text.encode()) for send in sends])
 
 
 def results_of(sends: Sequence[Send], status: SendStatus, answer: Command, namespace: str) -> list[SendResult]:

@@ -47,18 +47,11 @@ class LatencyFaults:
 
     def answered(self, broker_name: str, latency_ms: float, now: float) -> None:
         """A try was answered after this latency."""
-        self._note(broker_name, latency_ms, self.avoidance_ms(latency_ms), now)
+        self._faults[broker_name] = Fault(broker_name, latency_ms, now + self.avoidance_ms(latency_ms))
 
     def failed(self, broker_name: str, latency_ms: float, now: float) -> None:
         """A try failed: the broker is avoided as if it had taken 30 s."""
-        self._note(broker_name, latency_ms, self.avoidance_ms(FAILED_LATENCY_MS), now)
-
-    def _note(self, broker_name: str, latency_ms: float, avoidance_ms: int, now: float) -> None:
-        fault = self._faults.get(broker_name)
-        if fault is None:
-            self._faults[broker_name] = Fault(broker_name, latency_ms, now + avoidance_ms)
-        else:
-            fault.latency_ms, fault.available_from = latency_ms, now + avoidance_ms
+        self._faults[broker_name] = Fault(broker_name, latency_ms, now + self.avoidance_ms(FAILED_LATENCY_MS))
 
     def available(self, broker_name: str, now: float) -> bool:
         """Whether the broker may be chosen."""

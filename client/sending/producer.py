@@ -1,14 +1,15 @@
 """The producer: checks messages, makes their ids, properties and bodies, and sends them through the pipeline.
 
-`prepare` and `prepare_batch` touch nothing but the message and thread-safe counters, so they run in the
-caller's thread: a large body is compressed there and not on the loop. Everything else is called on the loop.
+What makes a send touches nothing but the message and thread-safe counters, so it runs in the caller's thread: a large
+body is compressed there and not on the loop.
 
 Java: client/impl/producer/DefaultMQProducerImpl.java
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import trio
@@ -31,7 +32,7 @@ from rocketlet.client.validators import check_callable, check_group, check_messa
 from rocketlet.common import message_flags as flags
 from rocketlet.common import message_properties as names
 from rocketlet.common import topic as topics
-from rocketlet.common.message import Message, MessageQueue
+from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 from rocketlet.common.message_record import BatchItem, encode_batch
 
 _MAX_TEMPLATES = 10_000
@@ -41,7 +42,7 @@ _DO_NOT_WAIT = f"{names.WAIT}\x01false"  # to wait is the default, and need not 
 
 
 class ProducerEngine:
-    """One producer. Everything but `preparer` is called on its loop."""
+    """One producer. Only what prepares sends may be called in any thread; all else is called on its loop."""
 
     def __init__(self, group: str, config: ProducerConfig, world: World, hooks: Sequence[SendHook] = ()) -> None:
         check_group(group, reserved=topics.DEFAULT_PRODUCER_GROUP)
@@ -53,11 +54,14 @@ class ProducerEngine:
         if self._tracer is not None:
             hooks = [*hooks, self._tracer]
         self.end_hooks = [hook for hook in hooks if isinstance(hook, EndTransactionHook)]
-        self.preparer = Preparer(self.group, config, self.session.unique_ids, world.clock, hooks)
-        self.requests = Requests(self.session, self.pipeline, self._introduce)
+        self._hooks = hooks
+        make_template = partial(
+            SendTemplate, self.group, default_topic=config.default_topic, default_queues=config.default_topic_queues
+        )
+        self._template = lru_cache(_MAX_TEMPLATES)(make_template)
+        self.requests = Requests(self.session, self.pipeline, config)
         self.queries = TopicQueries(self.session)
         self.session.producer_groups.append(self.group)
-        self.session.handlers.update(self.requests.handlers())
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send until `stop` is set, then wait for what is in flight and unregister."""
@@ -76,33 +80,13 @@ class ProducerEngine:
                 await self.session.unregister(self.group, None)
             nursery.cancel_scope.cancel()
 
-    async def _introduce(self, topic: str) -> None:
-        await self.session.introduce(topic, self.config.default_topic, self.config.default_topic_queues)
-
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a topic's messages may go to."""
         wire = namespace.wrap(self.config.namespace, topic)
         route = await self.session.publish_route(wire, self.config.default_topic, self.config.default_topic_queues)
         return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in route.writable]
 
-
-class Preparer:
-    """Turns messages into sends. Safe to use from any thread."""
-
-    def __init__(
-        self,
-        group: str,
-        config: ProducerConfig,
-        unique_ids: Callable[[], str],
-        clock: Callable[[], int],
-        hooks: Sequence[SendHook] = (),
-    ) -> None:
-        self._group = group
-        self._config = config
-        self._unique_ids = unique_ids
-        self._clock = clock
-        self._hooks = hooks
-        self._templates: dict[str, SendTemplate] = {}
+    # ---- in any thread
 
     def prepare(
         self,
@@ -117,16 +101,16 @@ class Preparer:
         sys_flag: int = 0,
     ) -> Send:
         """Check a message and make its send. `extra` are properties of the client's own."""
-        check_message(message, self._config.max_message_size)
+        check_message(message, self.config.max_message_size)
         if timeout is None:
-            timeout = self._config.send_timeout
+            timeout = self.config.send_timeout
         else:
             check_seconds("timeout", timeout)
         send = Send()
-        send.message_id = unique_id = self._unique_ids()
+        send.message_id = unique_id = self.session.unique_ids()
         send.oneway = oneway
-        topic = message.topic if not self._config.namespace else namespace.wrap(self._config.namespace, message.topic)
-        send.born = self._clock()
+        topic = message.topic if not self.config.namespace else namespace.wrap(self.config.namespace, message.topic)
+        send.born = self.session.world.clock()
         if self._hooks:
             extra = self._call_before_hooks(send, message, extra, is_half=bool(sys_flag & flags.PREPARED))
         text = self.property_text(message, unique_id, extra)
@@ -134,13 +118,15 @@ class Preparer:
         if type(body) is not bytes:
             body = bytes(body)  # a buffer that its owner may change while the send is in flight
         send.topic = topic
-        template = self._templates.get(topic)
-        send.template = template if template is not None else self._make_template(topic)
+        send.template = self._template(topic)
         send.text = text
         send.body = body
         send.sys_flag = sys_flag
-        if len(body) > self._config.compress_over:
-            self._compress(send)
+        if len(body) > self.config.compress_over:
+            packed = compress(body, self.config.compress_level)
+            if len(packed) < len(body):
+                send.body = packed
+                send.sys_flag |= flags.COMPRESSED
         send.flag = message.flag
         send.timeout = timeout
         # Messages that a broker accepts only alone, or with a field that a batch states only once for all.
@@ -152,13 +138,27 @@ class Preparer:
             or message.delay_level
             or message.deliver_at is not None
             or not message.wait_store
-            or not self._config.batching
+            or not self.config.batching
             or (message.properties and not _NEVER_IN_BATCHES.isdisjoint(message.properties))
             or topic.startswith(_NEVER_IN_BATCHES_TO)
         )
         if queue is not None or selector is not None or message.sharding_key is not None:
             self._set_destination(send, message, queue, selector, argument)
         return send
+
+    def prepare_request(
+        self,
+        message: Message,
+        timeout: float,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> Callable[[], Awaitable[ReceivedMessage]]:
+        """Check a message; what is returned sends it, on the loop, and waits for the reply."""
+        check_seconds("timeout", timeout)
+        extra = self.requests.properties(timeout)
+        send = self.prepare(message, queue, selector, argument, timeout, extra=extra)
+        return partial(self.requests.request, send, extra[names.CORRELATION_ID], timeout)
 
     def prepare_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
@@ -168,19 +168,15 @@ class Preparer:
             raise InvalidMessage("a batch is a list of messages", topic=messages.topic, advice="send one by send()")
         messages = list(messages)
         for message in messages:
-            check_message(message, self._config.max_message_size)
+            check_message(message, self.config.max_message_size)
         check_batch(messages)
-        items, ids = [], []
-        for message in messages:
-            unique_id = self._unique_ids()
-            ids.append(unique_id)
-            text = self.property_text(message, unique_id, None)
-            items.append(BatchItem(message.flag, message.body, text.encode()))
+        ids = [self.session.unique_ids() for _ in messages]
+        texts = map(self.property_text, messages, ids)
+        body = encode_batch([BatchItem(m.flag, m.body, text.encode()) for m, text in zip(messages, texts, strict=True)])
         first = messages[0]
-        body = encode_batch(items)
-        if len(body) > self._config.max_message_size:
+        if len(body) > self.config.max_message_size:
             raise InvalidMessage(
-                f"the batch has {len(body)} bytes, the limit is {self._config.max_message_size}",
+                f"the batch has {len(body)} bytes, the limit is {self.config.max_message_size}",
                 topic=first.topic,
                 advice="cut it with client.split()",
             )
@@ -195,37 +191,33 @@ class Preparer:
         send.message_id = ",".join(ids)
         return send
 
-    def property_text(self, message: Message, unique_id: str, extra: dict[str, str] | None) -> str:
+    def property_text(self, message: Message, unique_id: str, extra: dict[str, str] | None = None) -> str:
         """The properties as they travel. Raises InvalidMessage where a reader would not see them as they are."""
-        text = f"UNIQ_KEY\x01{unique_id}"
-        count = 0
+        unique = f"UNIQ_KEY\x01{unique_id}"
+        parts = []
         if not message.wait_store:
-            text += f"\x02{_DO_NOT_WAIT}"
-            count += 1
+            parts.append(_DO_NOT_WAIT)
         if message.tags:
-            text += f"\x02TAGS\x01{message.tags}"
-            count += 1
+            parts.append(f"TAGS\x01{message.tags}")
         if message.keys:
             try:
                 keys = message.keys if isinstance(message.keys, str) else names.KEY_SEPARATOR.join(message.keys)
             except TypeError:
                 raise InvalidMessage("the keys are no str", topic=message.topic, advice="keys=[str(key)]") from None
-            text += f"\x02KEYS\x01{keys}"
-            count += 1
+            parts.append(f"KEYS\x01{keys}")
         if message.delay_level:
-            text += f"\x02DELAY\x01{message.delay_level}"
-            count += 1
+            parts.append(f"DELAY\x01{message.delay_level}")
         if message.deliver_at is not None:
-            text += f"\x02TIMER_DELIVER_MS\x01{round(message.deliver_at * 1000)}"
-            count += 1
+            parts.append(f"TIMER_DELIVER_MS\x01{round(message.deliver_at * 1000)}")
         for properties in (message.properties, extra):
             if properties:
-                text += "".join([f"\x02{name}\x01{value}" for name, value in properties.items()])
-                count += len(properties)
+                parts += [f"{name}\x01{value}" for name, value in properties.items()]
         if message.sharding_key:
-            text += f"\x02{names.SHARDING_KEY}\x01{message.sharding_key}"
-            count += 1
-        if text.count("\x02") != count:
+            parts.append(f"{names.SHARDING_KEY}\x01{message.sharding_key}")
+        if not parts:
+            return unique
+        text = "\x02".join((unique, *parts))
+        if text.count("\x02") != len(parts):
             raise InvalidMessage("tags, keys or sharding key hold the separator 0x02", topic=message.topic)
         # A text of so many characters may be too long in UTF-8, a shorter one cannot.
         if len(text) > names.MAX_SIZE // 4 or not text.isascii():
@@ -240,20 +232,6 @@ class Preparer:
                     f"the properties have {size} bytes, the limit is {names.MAX_SIZE}", topic=message.topic
                 )
         return text
-
-    def _make_template(self, topic: str) -> SendTemplate:
-        if len(self._templates) > _MAX_TEMPLATES:
-            self._templates.clear()
-        template = self._templates[topic] = SendTemplate(
-            self._group, topic, self._config.default_topic, self._config.default_topic_queues
-        )
-        return template
-
-    def _compress(self, send: Send) -> None:
-        packed = compress(send.body, self._config.compress_level)
-        if len(packed) < len(send.body):
-            send.body = packed
-            send.sys_flag |= flags.COMPRESSED
 
     def _set_destination(
         self, send: Send, message: Message, queue: MessageQueue | None, selector: Selector | None, argument: Any
@@ -286,7 +264,7 @@ class Preparer:
         self, send: Send, message: Message, extra: dict[str, str] | None, *, is_half: bool
     ) -> dict[str, str]:
         """Run the hooks; the properties that they and the client add."""
-        context = SendContext(self._group, message, send.message_id, send.born, len(message.body), is_half)
+        context = SendContext(self.group, message, send.message_id, send.born, len(message.body), is_half)
         for hook in self._hooks:
             hook.before_send(context)
         if not send.oneway:
@@ -297,5 +275,5 @@ class Preparer:
         context.result, context.error = send.result, send.error
         if send.message_id != context.message_id:  # a batch: all of them
             context.message_id, context.body_size = send.message_id, len(send.body)
-        context.elapsed_ms = self._clock() - context.born
+        context.elapsed_ms = self.session.world.clock() - context.born
         call_hooks([hook.after_send for hook in self._hooks], context, "send", context.message_id)

@@ -28,21 +28,12 @@ def choose(
     now: float = 0.0,
 ) -> MessageQueue:
     """The queue of this turn; `avoid` is the broker of the last try. Requires: queues is not empty."""
-    size = len(queues)
-    if faults is not None:
-        return _choose_available(queues, turn, faults, now)
-    if avoid is not None:
-        for step in range(size):
-            queue = queues[(turn + step) % size]
-            if queue.broker_name != avoid:
-                return queue
-    return queues[turn % size]
-
-
-def _choose_available(queues: Sequence[MessageQueue], turn: int, faults: LatencyFaults, now: float) -> MessageQueue:
-    size = len(queues)
-    for step in range(size):
-        queue = queues[(turn + step) % size]
+    if faults is None and avoid is None:
+        return queues[turn % len(queues)]
+    in_turn = [queues[(turn + step) % len(queues)] for step in range(len(queues))]
+    if faults is None:
+        return next((queue for queue in in_turn if queue.broker_name != avoid), in_turn[0])
+    for queue in in_turn:
         if faults.available(queue.broker_name, now):
             return queue
     broker_name = faults.least_bad(now)
@@ -51,7 +42,7 @@ def _choose_available(queues: Sequence[MessageQueue], turn: int, faults: Latency
         return same_broker[turn % len(same_broker)]
     if broker_name is not None:
         faults.forget(broker_name)
-    return queues[turn % size]
+    return in_turn[0]
 
 
 def by_hash(queues: Sequence[MessageQueue], message: Message, argument: Any) -> MessageQueue:

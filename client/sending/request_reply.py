@@ -10,16 +10,17 @@ Java: client/impl/ClientRemotingProcessor.java#receiveReplyMessage, client/utils
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 import trio
 
 from rocketlet.client.compression import CannotInflate, inflate
-from rocketlet.client.errors import ClientError, InvalidMessage, RequestTimedOut
+from rocketlet.client.config import ProducerConfig
+from rocketlet.client.errors import InvalidMessage, RequestTimedOut
 from rocketlet.client.sending.send import Send
+from rocketlet.client.sending.send_pipeline import SendPipeline
 from rocketlet.client.talking.session import Session
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
@@ -28,9 +29,6 @@ from rocketlet.remoting.handler import Handler, Refused, Reply, Request
 from rocketlet.remoting.protocol.sending import PushReplyMessageHeader
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
-
-if TYPE_CHECKING:
-    from rocketlet.client.sending.send_pipeline import SendPipeline
 
 log = logging.getLogger("rocketlet.client.request_reply")
 
@@ -44,25 +42,19 @@ class _Waiting:
 
     answered: trio.Event = field(default_factory=trio.Event)
     reply: ReceivedMessage | None = None
-    error: ClientError | None = None
 
 
 class Requests:
     """The requests of one client. Lives on its loop."""
 
-    def __init__(self, session: Session, pipeline: SendPipeline, introduce: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, session: Session, pipeline: SendPipeline, config: ProducerConfig) -> None:
         self._session = session
         self._pipeline = pipeline
-        self._introduce = introduce
+        self._config = config
         self._waiting: dict[str, _Waiting] = {}
-
-    def handlers(self) -> dict[int, Handler]:
-        """What the broker may ask of a requester."""
-        return {
-            int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT): Handler(
-                self._replied, PushReplyMessageHeader, "client", longest_body=None
-            )
-        }
+        session.handlers[int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)] = Handler(
+            self._replied, PushReplyMessageHeader, "client", longest_body=None
+        )
 
     def properties(self, timeout: float) -> dict[str, str]:
         """What a request carries besides its own properties. The correlation id is new in each."""
@@ -78,7 +70,7 @@ class Requests:
         start = trio.current_time()
         try:
             with trio.move_on_after(timeout):
-                await self._introduce(send.topic)
+                await self._session.introduce(send.topic, self._config.default_topic, self._config.default_topic_queues)
                 await self._pipeline.sent(send)
                 await waiting.answered.wait()
         finally:
@@ -112,7 +104,7 @@ class Requests:
         properties[names.ARRIVE_TIME] = str(self._session.world.clock())
         return ReceivedMessage(
             topic=header.topic,
-            body=inflate(body, header.sysFlag, self._session.config.max_inflated_size),
+            body=inflate(body, header.sysFlag, self._config.max_inflated_size),
             queue=MessageQueue(header.topic, "", header.queueId),
             queue_offset=-1,
             log_offset=-1,
@@ -134,8 +126,7 @@ class Requests:
 
 def correlation_id(random: Random) -> str:
     """A random UUID, version 4."""
-    digits = f"{random.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | 0x4 << 76 | 0x2 << 62:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return str(UUID(int=random.getrandbits(128), version=4))
 
 
 def reply_to(request: ReceivedMessage, body: bytes) -> tuple[Message, dict[str, str]]:

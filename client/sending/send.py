@@ -12,20 +12,18 @@ from __future__ import annotations
 from _thread import allocate_lock
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from rocketlet.client.errors import ClientError, TimedOut
+from rocketlet.client.sending.send_frames import Parts, SendTemplate
 from rocketlet.client.sending.send_result import SendResult
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.command import Command
-from rocketlet.remoting.errors import RemotingError
-
-if TYPE_CHECKING:
-    from rocketlet.client.sending.send_frames import Parts, SendTemplate
-    from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.connection import Connection
 
 Select: TypeAlias = Callable[[Sequence[MessageQueue]], MessageQueue]
-Answer: TypeAlias = Command | RemotingError
+Answer: TypeAlias = Command | Exception
+"""What a request came to: an error of its connection, or one that kept its frame from being made, in place of one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,6 +72,13 @@ class Send:
     def parts(self, text: str, body: bytes) -> Parts:
         """What templates make frames of. `text` and `body` are those of a batch where it leaves with others."""
         return self.queue.queue_id, self.sys_flag, self.born, self.flag, text, body, self.oneway
+
+    def ends_with(self, call: Call | None) -> bool:
+        """Whether it is in flight with this request, or with none; from now on it is not."""
+        if self.call is not call or self.done:
+            return False
+        self.call = None
+        return True
 
     def settle(self, result: SendResult | None, error: ClientError | None) -> None:
         """The send is over. Wakes whoever waits."""
@@ -124,27 +129,15 @@ class Send:
 class Call:
     """One request in flight: a send by itself, or several as a batch, in its order."""
 
-    __slots__ = ("_ended", "lane", "line", "opaque", "sends", "waited_for")
+    __slots__ = ("lane", "line", "opaque", "sends", "waited_for")
 
-    def __init__(self, lane: Lane, line: Connection, sends: list[Send], ended: Callable[[Call, Answer], None]) -> None:
+    def __init__(self, lane: Lane, line: Connection, sends: list[Send]) -> None:
         self.lane = lane
         self.line = line
         self.sends = sends
         self.waited_for = len(sends)
         """Those of them that were not given up."""
         self.opaque = line.take_opaque()
-        self._ended = ended
-
-    def answered(self, answer: Answer) -> None:
-        """What connections call."""
-        self._ended(self, answer)
-
-    def release(self, send: Send) -> bool:
-        """Whether the send is still in flight with this; from now on it is not."""
-        if send.call is not self:
-            return False
-        send.call = None
-        return True
 
 
 @dataclass(slots=True, eq=False)

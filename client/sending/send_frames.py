@@ -31,20 +31,11 @@ class SendTemplate:
 
     __slots__ = ("_code", "_format", "_header", "_oneway_format", "batch")
 
-    def __init__(
-        self,
-        group: str,
-        topic: str,
-        default_topic: str,
-        default_queues: int,
-        *,
-        batch: bool = False,
-        unit: bool = False,
-    ) -> None:
+    def __init__(self, group: str, topic: str, default_topic: str, default_queues: int, *, batch: bool = False) -> None:
         self.batch: SendTemplate | None = None
         """The same for batches; None for a template of batches."""
         if not batch:
-            self.batch = SendTemplate(group, topic, default_topic, default_queues, batch=True, unit=unit)
+            self.batch = SendTemplate(group, topic, default_topic, default_queues, batch=True)
         self._code = int(RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2)
         self._header = SendMessageHeaderV2(
             queueId=0,
@@ -52,7 +43,6 @@ class SendTemplate:
             producerGroup=group,
             defaultTopic=default_topic,
             defaultTopicQueueNums=default_queues,
-            unitMode=unit,
             batch=batch,
         )
         fixed = to_ext(self._header)

@@ -29,7 +29,7 @@ import itertools
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import trio
@@ -39,7 +39,7 @@ from rocketlet.client.errors import BadAnswer, ClientClosed, ClientError, NoRout
 from rocketlet.client.sending.lanes import Lanes, results_of
 from rocketlet.client.sending.latency_faults import LatencyFaults
 from rocketlet.client.sending.queue_selection import choose
-from rocketlet.client.sending.send import Call, Send
+from rocketlet.client.sending.send import Answer, Call, Send
 from rocketlet.client.sending.send_result import STATUS_BY_CODE, SendResult, SendStatus
 from rocketlet.client.talking.broker_calls import refusal, translated
 from rocketlet.client.talking.session import Session
@@ -67,6 +67,7 @@ class SendPipeline:
     def __init__(self, session: Session, config: ProducerConfig) -> None:
         self._session = session
         self._config = config
+        self._try_timeout = math.inf if config.try_timeout is None else config.try_timeout
         self._faults = LatencyFaults(config.latencies_ms, config.avoidances_ms) if config.latency_faults else None
         self.in_flight_sends: set[Send] = set()
         """Sends not settled yet. Threads look at its size only."""
@@ -75,9 +76,7 @@ class SendPipeline:
         self._submitted: deque[Send] = deque()
         self.settled: Callable[[], None] | None = None
         """Called after each send: for threads that wait for room."""
-        self._lanes = Lanes(
-            session, config, self._ended, self._never_sent, self._sent_oneway, self._not_made, self.start_task
-        )
+        self._lanes = Lanes(session, config, self.answered, self._sent_oneway, self.start_task)
         self._for_route: dict[str, deque[Send]] = {}
         self._refreshing: set[str] = set()
         self._resting: list[tuple[float, int, Send]] = []
@@ -102,17 +101,11 @@ class SendPipeline:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._expire_overdue)
-                if self._config.linger:
-                    nursery.start_soon(self._lanes.run)
                 task_status.started()
         finally:
-            self.close(ClientClosed("the producer has ended before the send was answered"))
-
-    def close(self, error: ClientError) -> None:
-        """Fail what is in flight, and everything from now on."""
-        self._closed = error
-        for send in list(self.in_flight_sends):
-            self._settle(send, None, error)
+            self._closed = ClientClosed("the producer has ended before the send was answered")
+            for send in list(self.in_flight_sends):
+                self._settle(send, None, self._closed)
 
     def start_task(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
         """Run something beside the sends, as long as they run."""
@@ -133,38 +126,33 @@ class SendPipeline:
             await finished.wait()
         return send.outcome()
 
-    def continue_send(self, send: Send, answer: Command | RemotingError) -> None:
+    def continue_send(self, send: Send, answer: Answer) -> None:
         """Take over a send whose first try was made elsewhere and ended with this answer."""
         if self._closed is not None:
             send.settle(None, self._closed)
             return
         self.in_flight_sends.add(send)
-        self._expire_by(send.deadline)
-        self.answered(send, answer)
+        self._look_by(self._try_ends(send))
+        self.answered([send], answer)
 
     # ---- one try
 
     def submit_all(self, sends: deque[Send]) -> None:
         """Start these, and empty it. Those that go to one queue leave together."""
-        self._lanes.hold()
-        try:
+        with self._lanes.held():
             while sends:
                 self.submit(sends.popleft())
-        finally:
-            self._lanes.release()
 
     def submit(self, send: Send) -> None:
         """Start a send. The result or error goes to `send`."""
         now = trio.current_time()
         send.began = send.tried_at = now
-        send.deadline = deadline = now + send.timeout
+        send.deadline = now + send.timeout
         if self._closed is not None:
             send.settle(None, self._closed)
             return
         self.in_flight_sends.add(send)
-        if self._config.try_timeout is not None:
-            deadline = min(deadline, now + self._config.try_timeout)
-        self._expire_by(deadline)
+        self._look_by(now + min(send.timeout, self._try_timeout))
         if self._submitted or not self._admit(send):
             self._submitted.append(send)
 
@@ -186,7 +174,8 @@ class SendPipeline:
             return
         route = self._session.routes.get(topic)
         if route is None or not route.writable:
-            self._park_for_route(send)
+            self._for_route[topic] = deque([send])
+            self.start_task(self._get_route, topic)
             return
         try:
             self._choose_and_send(send, route.writable, route.next_turn())
@@ -228,42 +217,44 @@ class SendPipeline:
 
     # ---- its end
 
-    def _never_sent(self, send: Send, error: RemotingError) -> None:
-        send.unsent += 1
-        self.answered(send, error)
-
-    def _ended(self, call: Call, answer: Command | RemotingError) -> None:
-        """A request has come to an end."""
-        sends = call.sends
-        if len(sends) > 1 and not isinstance(answer, RemotingError):
+    def answered(self, sends: Sequence[Send], answer: Answer, call: Call | None = None) -> None:
+        """A try of these has ended: with an answer, or without one. `call` is the request, if it left with one."""
+        if isinstance(answer, Command):
             status = STATUS_BY_CODE.get(answer.code)
             if status is not None:
-                self._batch_stored(call, status, answer)
+                self._stored(sends, status, answer, call)
                 return
-            if answer.code in _OF_ONE_MESSAGE:
+            if len(sends) > 1 and answer.code in _OF_ONE_MESSAGE:
                 log.info("a batch of %d messages is sent again one by one: %s", len(sends), answer.remark)
                 for send in sends:
-                    if call.release(send):
+                    if send.ends_with(call):
                         send.alone = True
                         self._hand_to_lane(send)
                 return
         for send in sends:
-            if call.release(send):
-                self.answered(send, answer)
+            if not send.ends_with(call):
+                continue
+            if isinstance(answer, Command):
+                self._refused(send, answer)
+            elif isinstance(answer, RemotingError):
+                self._failed(send, translated(answer, _SEND, self._broker(send), send.topic))
+            else:
+                self._not_made(send, answer)
 
-    def _batch_stored(self, call: Call, status: SendStatus, answer: Command) -> None:
+    def _stored(self, sends: Sequence[Send], status: SendStatus, answer: Command, call: Call | None) -> None:
         try:
-            results = results_of(call.sends, status, answer, self._config.namespace)
+            results = results_of(sends, status, answer, self._config.namespace)
         except BadAnswer as error:
-            for send in call.sends:
-                if call.release(send):
+            for send in sends:
+                if send.ends_with(call):
                     self._give_up(send, error)
             return
-        self._note_answer(call.sends[0])
-        for send, result in zip(call.sends, results, strict=True):
-            if not call.release(send):
+        self._note_answer(sends[0])
+        is_safe = status is SendStatus.SEND_OK or not self._config.retry_when_not_stored_safely
+        for send, result in zip(sends, results, strict=True):
+            if not send.ends_with(call):
                 continue
-            if status is SendStatus.SEND_OK or self._is_good_enough(send, status):
+            if is_safe or not self._may_retry(send):
                 self._end(send, result, None)
             else:
                 self._failed(send, refusal(answer, _SEND, self._broker(send), send.topic))
@@ -274,33 +265,8 @@ class SendPipeline:
             now = trio.current_time()
             self._faults.answered(send.queue.broker_name, (now - send.tried_at) * 1000, now * 1000)
 
-    def _is_good_enough(self, send: Send, status: SendStatus) -> bool:
-        """Whether it is not tried again although it was stored."""
-        unsafe = status is not SendStatus.SEND_OK and self._config.retry_when_not_stored_safely
-        return not (unsafe and self._may_retry(send))
-
-    def answered(self, send: Send, answer: Command | RemotingError) -> None:
-        """A try has ended: with an answer, or without one."""
-        if send.done:
-            return
-        if isinstance(answer, RemotingError):
-            self._failed(send, translated(answer, _SEND, self._broker(send), send.topic))
-            return
-        self._note_answer(send)
-        status = STATUS_BY_CODE.get(answer.code)
-        if status is None:
-            self._refused(send, answer)
-        elif not self._is_good_enough(send, status):
-            self._failed(send, refusal(answer, _SEND, self._broker(send), send.topic))
-        else:
-            try:
-                (result,) = results_of((send,), status, answer, self._config.namespace)
-            except BadAnswer as error:
-                self._give_up(send, error)
-            else:
-                self._settle(send, result, None)
-
     def _refused(self, send: Send, answer: Command) -> None:
+        self._note_answer(send)
         error = refusal(answer, _SEND, self._broker(send), send.topic)
         if answer.code in _STALE_ROUTE:
             self._refresh_soon(send.topic)
@@ -345,8 +311,7 @@ class SendPipeline:
 
     def _try_again(self, send: Send) -> None:
         send.tried_at = trio.current_time()
-        if self._config.try_timeout is not None:
-            self._expire_by(send.tried_at + self._config.try_timeout)
+        self._look_by(self._try_ends(send))
         self._try(send)
 
     def _may_retry(self, send: Send) -> bool:
@@ -357,7 +322,7 @@ class SendPipeline:
     def _give_up(self, send: Send, error: ClientError) -> None:
         elapsed = (trio.current_time() - send.began) * 1000
         if send.causes:
-            causes = [*send.causes, error]
+            causes = (*send.causes, error)
             failure: ClientError = SendFailed(
                 f"the send failed {len(causes)} times, lastly: {error.what}",
                 causes=causes,
@@ -398,11 +363,6 @@ class SendPipeline:
         return f"{name} at {address}" if address else name
 
     # ---- waiting for a route
-
-    def _park_for_route(self, send: Send) -> None:
-        assert self._nursery is not None
-        self._for_route[send.topic] = deque([send])
-        self._nursery.start_soon(self._get_route, send.topic)
 
     async def _get_route(self, topic: str) -> None:
         pause = _MIN_REST
@@ -448,17 +408,19 @@ class SendPipeline:
 
     # ---- time
 
-    def _expire_by(self, deadline: float) -> None:
-        if deadline < self._next_look:
-            self._next_look = deadline
-            self._wake_timer(deadline)
+    def _try_ends(self, send: Send) -> float:
+        """When the current try, or all, is out of time."""
+        return min(send.deadline, send.tried_at + self._try_timeout)
 
-    def _wake_timer(self, at: float) -> None:
-        if at < self._sleeping.deadline:
-            self._sleeping.deadline = at
+    def _look_by(self, moment: float) -> None:
+        if moment < self._next_look:
+            self._next_look = moment
+            self._wake_timer(moment)
+
+    def _wake_timer(self, moment: float) -> None:
+        self._sleeping.deadline = min(self._sleeping.deadline, moment)
 
     async def _expire_overdue(self) -> None:
-        try_timeout = self._config.try_timeout
         resting = self._resting
         while True:
             due = min(self._next_look, resting[0][0]) if resting else self._next_look
@@ -473,13 +435,10 @@ class SendPipeline:
                 continue
             self._next_look = math.inf
             for send in list(self.in_flight_sends):
-                deadline = send.deadline
-                if try_timeout is not None:
-                    deadline = min(deadline, send.tried_at + try_timeout)
-                if deadline <= now:
+                if self._try_ends(send) <= now:
                     self._time_out(send, now)
-                    deadline = send.deadline if not send.done else math.inf
-                self._next_look = min(self._next_look, deadline)
+                if not send.done:
+                    self._next_look = min(self._next_look, self._try_ends(send))
 
     def _time_out(self, send: Send, now: float) -> None:
         waits_for_others = send.waits_in is not None
@@ -495,4 +454,4 @@ class SendPipeline:
             self._refresh_soon(send.topic)  # another master may have taken over from one that is silent
             self._give_up(send, error)
         else:
-            self.answered(send, CallTimeout(f"no answer within {waited:g} s"))
+            self.answered([send], CallTimeout(f"no answer within {waited:g} s"))

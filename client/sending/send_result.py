@@ -10,11 +10,13 @@ import enum
 from msgspec import Struct
 
 from rocketlet.common.message import MessageQueue, ReceivedMessage
-from rocketlet.remoting.response_codes import ResponseCode
 
 
 class SendStatus(enum.Enum):
-    """With any of these the message is stored; the last three mean that it is not yet as safe as requested."""
+    """With any of these the message is stored; the last three mean that it is not yet as safe as requested.
+
+    The values are the response codes.
+    """
 
     SEND_OK = 0
     FLUSH_DISK_TIMEOUT = 10
@@ -30,12 +32,7 @@ class TransactionState(enum.Enum):
     UNKNOWN = 0
 
 
-STATUS_BY_CODE = {
-    int(ResponseCode.SUCCESS): SendStatus.SEND_OK,
-    int(ResponseCode.FLUSH_DISK_TIMEOUT): SendStatus.FLUSH_DISK_TIMEOUT,
-    int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
-    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
-}
+STATUS_BY_CODE = {status.value: status for status in SendStatus}
 
 
 class SendResult(Struct, frozen=True, gc=False):

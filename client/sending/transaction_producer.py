@@ -24,9 +24,8 @@ from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import ClientError, InvalidMessage
 from rocketlet.client.hooks import EndTransactionContext, SendHook, call_hooks
 from rocketlet.client.sending.producer import ProducerEngine
-from rocketlet.client.sending.queue_selection import Selector
 from rocketlet.client.sending.send import Send
-from rocketlet.client.sending.send_result import SendResult, SendStatus, TransactionState
+from rocketlet.client.sending.send_result import SendResult, TransactionState
 from rocketlet.client.talking.session import World
 from rocketlet.common import message_flags as flags
 from rocketlet.common import message_properties as names
@@ -71,27 +70,12 @@ class TransactionEngine(ProducerEngine):
             self._on_check, CheckTransactionStateHeader, "client", longest_body=None
         )
 
-    def prepare_half(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        selector_argument: Any = None,
-        timeout: float | None = None,
-    ) -> Send:
+    def prepare_half(self, message: Message, queue: MessageQueue | None, timeout: float | None) -> Send:
         """The half message. In the caller's thread."""
         if message.delay_level or message.deliver_at is not None:
             raise InvalidMessage("a transactional message cannot be delayed", topic=message.topic)
-        return self.preparer.prepare(
-            message,
-            queue=queue,
-            selector=selector,
-            argument=selector_argument,
-            timeout=timeout,
-            extra={names.TRAN_MSG: "true", names.PGROUP: self.group},
-            sys_flag=flags.PREPARED,
-        )
+        extra = {names.TRAN_MSG: "true", names.PGROUP: self.group}
+        return self.prepare(message, queue, timeout=timeout, extra=extra, sys_flag=flags.PREPARED)
 
     async def end(
         self, message: Message, result: SendResult, state: TransactionState, failure: BaseException | None
@@ -120,18 +104,16 @@ class TransactionEngine(ProducerEngine):
                 await self.session.brokers.end_transaction(address, header, remark)
         except ClientError as error:
             log.warning("the broker was not told of %s of %s, it will ask: %s", state.name, result.message_id, error)
-        self._ended(message, result.message_id, result.queue.broker_name, result.region_id, state, from_check=False)
+        self._call_hooks(message, header, result.region_id, state)
         return ended
 
     # ---- asked by the broker
 
     def _on_check(self, request: Request) -> None:
-        header: CheckTransactionStateHeader = request.header
-        message = self.session.reader.single(bytes(request.body), header.bname or "")
-        self.pipeline.start_task(self._answer, request, message)
+        message = self.session.reader.single(bytes(request.body), request.header.bname or "")
+        self.pipeline.start_task(self._answer, request, request.header, message)
 
-    async def _answer(self, request: Request, message: ReceivedMessage) -> None:
-        header: CheckTransactionStateHeader = request.header
+    async def _answer(self, request: Request, header: CheckTransactionStateHeader, message: ReceivedMessage) -> None:
         state, remark = TransactionState.UNKNOWN, None
         try:
             state = await self._check(message) or TransactionState.UNKNOWN
@@ -152,37 +134,17 @@ class TransactionEngine(ProducerEngine):
             request.connection.send_oneway(Command(int(RequestCode.END_TRANSACTION), remark=remark, ext=to_ext(answer)))
         except RemotingError as error:
             log.warning("the broker was not told of %s of %s, it will ask: %s", state.name, message.message_id, error)
-        region = message.properties.get(names.MSG_REGION)
-        self._ended(message, answer.msgId or "", header.bname or "", region, state, from_check=True)
+        self._call_hooks(message, answer, message.properties.get(names.MSG_REGION), state)
 
-    def _ended(
+    def _call_hooks(
         self,
         message: Message | ReceivedMessage,
-        message_id: str,
-        broker_name: str,
+        header: EndTransactionHeader,
         region_id: str | None,
         state: TransactionState,
-        *,
-        from_check: bool,
     ) -> None:
-        if self.end_hooks:
-            keys = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
-            context = EndTransactionContext(
-                self.group,
-                message.topic,
-                message.tags or "",
-                keys,
-                message_id,
-                message_id,
-                broker_name,
-                region_id,
-                state,
-                from_check,
-                message.properties,
-            )
-            call_hooks([hook.after_end_transaction for hook in self.end_hooks], context, "transaction", message_id)
-
-
-def outcome_of_half(result: SendResult) -> TransactionState | None:
-    """The decision after the half send: a message that is not stored safely must not be committed."""
-    return None if result.status is SendStatus.SEND_OK else TransactionState.ROLLBACK
+        message_id, broker_name = header.msgId or "", header.bname or ""
+        context = EndTransactionContext(
+            self.group, message, message_id, broker_name, region_id, state, header.fromTransactionCheck
+        )
+        call_hooks([hook.after_end_transaction for hook in self.end_hooks], context, "transaction", message_id)

@@ -102,17 +102,17 @@ async def test_a_send_that_cannot_be_made_fails_alone(autojump_clock: trio.testi
     ):
         engine, port = producer._sending()
         await producer.send(Message("T", b"first"))
-        broken = engine.preparer.prepare(Message("T", b"x"))
+        broken = engine.prepare(Message("T", b"x"))
         broken.body = "no bytes"  # type: ignore[assignment]
         with pytest.raises(ClientError, match="could not be made: TypeError"):
             await port.sent(broken)
-        broken, good = (engine.preparer.prepare(Message("T", b"x", wait_store=False)) for _ in range(2))
+        broken, good = (engine.prepare(Message("T", b"x", wait_store=False)) for _ in range(2))
         broken.body = "no bytes"  # type: ignore[assignment]
         engine.pipeline.submit_all(deque([broken, good]))
         await engine.pipeline.drain()
         assert "could not be made" in str(broken.error)
         assert good.outcome().status is SendStatus.SEND_OK
-        together = deque(engine.preparer.prepare(Message("T", b"x")) for _ in range(8))
+        together = deque(engine.prepare(Message("T", b"x")) for _ in range(8))
         together[0].body = "no bytes"  # type: ignore[assignment]
         held = list(together)
         engine.pipeline.submit_all(together)

@@ -66,7 +66,7 @@ async def test_sends_of_one_turn_share_a_batch_even_to_an_idle_queue(
     async with scripted_brokers("a", queues=1) as script, producer_at(script) as producer:
         engine, _ = producer._sending()
         messages = [Message("T", body, wait_store=body != b"30") for body in numbers(50)]
-        sends = deque(map(engine.preparer.prepare, messages))
+        sends = deque(map(engine.prepare, messages))
         engine.pipeline.submit_all(sends)
         await engine.pipeline.drain()
         assert script.sent() == [numbers(30), [b"30"], numbers(31, 50)]

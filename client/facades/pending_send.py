@@ -8,32 +8,23 @@ Java: client/producer/SendCallback.java
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Protocol
+from collections.abc import Callable, Generator
+from typing import Any
 
 from rocketlet.client.errors import ClientError
+from rocketlet.client.facades.bridges import Bridge
 from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_result import SendResult
-
-
-class Waiting(Protocol):
-    """How users of a client wait: in threads, under trio or under asyncio."""
-
-    def callback(self, function: Callable[[], object]) -> Callable[[], object]:
-        """What to call on the engine's loop so that the user's function runs where user code may run."""
-
-    def wait_for(self, send: Send) -> Awaitable[None]:
-        """Wait in a task until it is done."""
 
 
 class PendingSend:
     """The future of a send that may still be in flight."""
 
-    __slots__ = ("_send", "_waiting")
+    __slots__ = ("_bridge", "_send")
 
-    def __init__(self, send: Send, waiting: Waiting) -> None:
+    def __init__(self, send: Send, bridge: Bridge) -> None:
         self._send = send
-        self._waiting = waiting
+        self._bridge = bridge
 
     @property
     def message_id(self) -> str:
@@ -64,13 +55,13 @@ class PendingSend:
 
         producer.send_soon(message).add_done_callback(lambda sent: print(sent.exception() or sent.result()))
         """
-        call = self._waiting.callback(lambda: callback(self))
+        call = self._bridge.callback(lambda: callback(self))
         if not self._send.when_done(call):
             call()
 
     def __await__(self) -> Generator[Any, Any, SendResult]:
         if not self._send.done:
-            yield from self._waiting.wait_for(self._send).__await__()
+            yield from self._bridge.wait_for(self._send).__await__()
         return self._send.outcome()
 
     def __repr__(self) -> str:
