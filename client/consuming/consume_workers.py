@@ -19,7 +19,6 @@ import threading
 from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 import trio
 
@@ -32,52 +31,69 @@ _LOOK_EVERY = 0.002
 _FAST = 4  # jobs that one thread takes between two looks, at least, if more threads would not help
 
 
-class Workers(Protocol):
-    """Runs jobs."""
-
-    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
-        """Run these jobs. Called on the engine's loop."""
-
-    def collect(self) -> None:
-        """Hand back, now, what is finished and has not been handed back yet."""
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Work until cancelled."""
-
-    def abandon(self) -> None:
-        """Hand back, as expired, the jobs that have not begun: their messages are redelivered elsewhere."""
-
-    async def drain(self) -> None:
-        """Wait until every submitted job has been handed back."""
-
-
-class TaskWorkers:
-    """A number of tasks on the engine's own loop; for async listeners under trio."""
+class Workers:
+    """Runs jobs. Methods are called on the engine's loop, but for the two that say otherwise."""
 
     def __init__(self, call: Call, count: int, finished: Finished) -> None:
         self._call = call
         self._count = count
         self._finished = finished
         self._jobs: deque[ConsumeJob] = deque()
-        self._idle = trio.lowlevel.ParkingLot()
-        self._running = 0
+        self._results: deque[ConsumeJob] = deque()
+        self._outstanding = 0
         self._drained = trio.lowlevel.ParkingLot()
 
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Work until cancelled."""
+        raise NotImplementedError
+
     def submit(self, jobs: Iterable[ConsumeJob]) -> None:
-        for job in jobs:
-            self._jobs.append(job)
-            self._idle.unpark()
+        """Run these jobs."""
+        count = len(self._jobs)
+        self._jobs.extend(jobs)
+        self._outstanding += len(self._jobs) - count
 
     def collect(self) -> None:
-        """Nothing: each job is handed back as it ends."""
+        """Hand back, now, what is finished and has not been handed back yet."""
+        results = self._results
+        self._hand_back([results.popleft() for _ in range(len(results))])
+
+    def _hand_back(self, jobs: list[ConsumeJob]) -> None:
+        self._outstanding -= len(jobs)
+        self._finished(jobs)
+        if not self._outstanding:
+            self._drained.unpark_all()
 
     def abandon(self) -> None:
-        while self._jobs:
-            job = self._jobs.popleft()
+        """Hand back, as expired, the jobs that have not begun: their messages are redelivered elsewhere."""
+        while (job := self._next_job()) is not None:
             job.expired = True
-            self._finished([job])
-        if not self._running:
-            self._drained.unpark_all()
+            self._results.append(job)
+        self.collect()
+
+    async def drain(self) -> None:
+        """Wait until every submitted job has been handed back."""
+        while self._outstanding:
+            await self._drained.park()
+
+    def _next_job(self) -> ConsumeJob | None:
+        """From any thread."""
+        try:
+            return self._jobs.popleft()
+        except IndexError:
+            return None
+
+
+class TaskWorkers(Workers):
+    """Tasks on the engine's own loop, for async listeners under trio. They hand back each job at its end."""
+
+    def __init__(self, call: Call, count: int, finished: Finished) -> None:
+        super().__init__(call, count, finished)
+        self._idle = trio.lowlevel.ParkingLot()
+
+    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
+        super().submit(jobs)
+        self._idle.unpark(count=len(self._jobs))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
@@ -91,72 +107,32 @@ class TaskWorkers:
             while not self._jobs:
                 await self._idle.park()
             job = self._jobs.popleft()
-            self._running += 1
             try:
                 await job.run_in_task(self._call, clock)
+            except BaseException:
+                job.expired = True  # cancelled: whether it was consumed is not known
+                raise
             finally:
-                self._running -= 1
-                if not self._running and not self._jobs:
-                    self._drained.unpark_all()
-            self._finished([job])
-
-    async def drain(self) -> None:
-        while self._running or self._jobs:
-            await self._drained.park()
+                self._hand_back([job])
 
 
-class OffLoopWorkers:
-    """Workers that are not on the engine's loop: jobs go over in one deque, and come back in another."""
+class OffLoopWorkers(Workers):
+    """Workers that are not on the engine's loop, which they reach by `post`."""
 
     def __init__(
         self, call: Call, count: int, finished: Finished, post: Callable[[Callable[[], object]], object]
     ) -> None:
-        self._call = call
-        self._count = count
-        self._finished = finished
+        super().__init__(call, count, finished)
         self._post = post
-        self._jobs: deque[ConsumeJob] = deque()
-        self._results: deque[ConsumeJob] = deque()
         self._posted = False
-        self._outstanding = 0
-        self._drained = trio.lowlevel.ParkingLot()
         self._now: Callable[[], float] = lambda: 0.0
-
-    # ---- on the engine's loop
-
-    def _add(self, jobs: Iterable[ConsumeJob]) -> None:
-        count = len(self._jobs)
-        self._jobs.extend(jobs)
-        self._outstanding += len(self._jobs) - count
 
     def collect(self) -> None:
         self._posted = False
-        results = self._results
-        jobs = [results.popleft() for _ in range(len(results))]
-        self._outstanding -= len(jobs)
-        self._finished(jobs)
-        if not self._outstanding:
-            self._drained.unpark_all()
-
-    def abandon(self) -> None:
-        while (job := self._next_job()) is not None:
-            job.expired = True
-            self._results.append(job)
-        self.collect()
-
-    async def drain(self) -> None:
-        while self._outstanding:
-            await self._drained.park()
-
-    # ---- where the listeners run
-
-    def _next_job(self) -> ConsumeJob | None:
-        try:
-            return self._jobs.popleft()
-        except IndexError:
-            return None
+        super().collect()
 
     def _return_results(self, job: ConsumeJob) -> None:
+        """From any thread."""
         self._results.append(job)
         if not self._posted:
             self._posted = True
@@ -180,7 +156,7 @@ class ThreadWorkers(OffLoopWorkers):
     # ---- on the loop
 
     def submit(self, jobs: Iterable[ConsumeJob]) -> None:
-        self._add(jobs)
+        super().submit(jobs)
         if self._jobs:
             all_sleep = len(self._idle) == len(self._threads)
             if all_sleep:

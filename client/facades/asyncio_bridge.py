@@ -181,7 +181,7 @@ class AsyncioWorkers(OffLoopWorkers):
     # ---- on the engine's loop
 
     def submit(self, jobs: Iterable[ConsumeJob]) -> None:
-        self._add(jobs)
+        super().submit(jobs)
         self._bridge.back(self._start_some)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
