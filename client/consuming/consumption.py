@@ -13,9 +13,9 @@ import trio
 from rocketlet.client.config import PushConfig
 from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
 from rocketlet.client.consuming.consume_workers import Workers
-from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
 from rocketlet.client.consuming.offset_store import OffsetStore
 from rocketlet.client.consuming.process_queue import ProcessQueue
+from rocketlet.client.consuming.running_info import ConsumerStatistics
 from rocketlet.client.consuming.send_back import SendBack
 
 

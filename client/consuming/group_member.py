@@ -15,11 +15,9 @@ import trio
 
 from rocketlet.client import namespace
 from rocketlet.client.config import ConsumerConfig, MessageModel
-from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
 from rocketlet.client.consuming.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.running_info import check_group as check_own_group
-from rocketlet.client.consuming.running_info import running_info
+from rocketlet.client.consuming.running_info import ConsumerStatistics, queue_info, settings_info, stacks
 from rocketlet.client.consuming.selector import Selection, subscription_of
 from rocketlet.client.errors import ClientError
 from rocketlet.client.talking.broker_calls import subscription_data
@@ -29,10 +27,11 @@ from rocketlet.client.validators import check_group, check_queue
 from rocketlet.common import topic as topics
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import TAG, Subscription
-from rocketlet.remoting.handler import Handler, Reply, Request
-from rocketlet.remoting.protocol.inspection import GetConsumerRunningInfoHeader
+from rocketlet.remoting.handler import Handler, Refused, Reply, Request
+from rocketlet.remoting.protocol.inspection import ConsumerRunningInfo, GetConsumerRunningInfoHeader
 from rocketlet.remoting.protocol.membership import ConsumerData
 from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.client.group_member")
 
@@ -161,7 +160,25 @@ class GroupMember:
     def collect(self) -> None:
         """Apply what has been consumed so far."""
 
+    def check_is_ours(self, group: str) -> None:
+        """Raises Refused if a request is about another group."""
+        if group != self.group:
+            text = f"The Consumer Group <{group}> not exist in this consumer client"
+            raise Refused(ResponseCode.SYSTEM_ERROR, text)
+
     def _running_info(self, request: Request) -> Reply:
-        check_own_group(request.header.consumerGroup, self.group)
+        self.check_is_ours(request.header.consumerGroup)
         self.collect()
-        return Reply(body=running_info(self, jstack=request.header.jstackEnable).to_json())
+        info = ConsumerRunningInfo(
+            properties={
+                **settings_info(self.config),
+                "PROP_CONSUME_TYPE": self.consume_type,
+                "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in self.session.namesrv.addresses),
+                "PROP_CONSUMER_START_TIMESTAMP": str(self.started_at),
+            },
+            subscriptionSet=[subscription_data(subscription) for subscription in self.subscriptions.values()],
+            mqTable={queue: queue_info(process_queue, self._clock) for queue, process_queue in self.held.items()},
+            statusTable={topic: self.statistics.of(topic) for topic in self.subscriptions},
+            jstack=stacks() if request.header.jstackEnable else None,
+        )
+        return Reply(body=info.to_json())

@@ -26,7 +26,6 @@ from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.consuming.pull_loop import PullTerms
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.consuming.received_messages import restore_topic
-from rocketlet.client.consuming.running_info import check_group as check_own_group
 from rocketlet.client.consuming.send_back import SendBack
 from rocketlet.client.errors import InvalidUse
 from rocketlet.client.hooks import ConsumeHook
@@ -213,7 +212,7 @@ class PushEngine(QueueHolder):
         return Reply()
 
     def _status(self, request: Request) -> Reply:
-        check_own_group(request.header.group, self.group)
+        self.check_is_ours(request.header.group)
         self.collect()
         table = {
             queue: process_queue.committable()
@@ -224,7 +223,7 @@ class PushEngine(QueueHolder):
 
     async def _consume_directly(self, request: Request) -> Reply:
         header: ConsumeMessageDirectlyHeader = request.header
-        check_own_group(header.consumerGroup, self.group)
+        self.check_is_ours(header.consumerGroup)
         message = self.session.reader.single(bytes(request.body), header.brokerName or "")
         restore_topic(message, self._retry_topic, self.config.namespace)
         start = self.session.world.clock()
