@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
+from rocketlet.client.config import PushConfig
 from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
 from rocketlet.client.consuming.consume_results import ConsumeContext
 from rocketlet.client.consuming.consume_workers import Workers
-from rocketlet.client.consuming.consumption import Consuming, Consumption
+from rocketlet.client.consuming.consumption import Consumption
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.send_back import SendBack
+from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.errors import ClientError
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
@@ -34,9 +35,9 @@ class ConsumeConcurrently(Consumption):
     """The concurrent consumption of one consumer."""
 
     def __init__(
-        self, consumer: Consuming, workers: Callable[[Finished], Workers], send_back: SendBack | None, batch: int
+        self, consumer: QueueHolder, config: PushConfig, workers: Callable[[Finished], Workers], batch: int
     ) -> None:
-        super().__init__(consumer, workers, send_back, batch)
+        super().__init__(consumer, config, workers, batch)
         self._running: set[ConsumeJob] = set()
         self._returning = 0  # hand-overs in progress
         self._returned = trio.lowlevel.ParkingLot()
@@ -139,7 +140,7 @@ class ConsumeConcurrently(Consumption):
     # ---- listeners that do not come back
 
     async def _watch(self) -> None:
-        timeout = self._consumer.config.consume_timeout
+        timeout = self._config.consume_timeout
         while True:
             await trio.sleep(min(timeout, 60.0))
             limit = trio.current_time() - timeout

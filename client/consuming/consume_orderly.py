@@ -18,11 +18,12 @@ from collections.abc import Callable, Sequence
 
 import trio
 
+from rocketlet.client.config import PushConfig
 from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
 from rocketlet.client.consuming.consume_workers import Workers
-from rocketlet.client.consuming.consumption import Consuming, Consumption
+from rocketlet.client.consuming.consumption import Consumption
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.send_back import SendBack
+from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.errors import ClientError
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
@@ -37,9 +38,9 @@ class ConsumeOrderly(Consumption):
     """The orderly consumption of one consumer."""
 
     def __init__(
-        self, consumer: Consuming, workers: Callable[[Finished], Workers], send_back: SendBack | None, batch: int
+        self, consumer: QueueHolder, config: PushConfig, workers: Callable[[Finished], Workers], batch: int
     ) -> None:
-        super().__init__(consumer, workers, send_back, batch)
+        super().__init__(consumer, config, workers, batch)
         self._locking = not consumer.broadcasting  # every member of a broadcasting group has all queues
         self._active: dict[ProcessQueue, MessageQueue] = {}  # queues being consumed
         self._idle = trio.lowlevel.ParkingLot()
@@ -96,7 +97,7 @@ class ConsumeOrderly(Consumption):
             return None
         failed = messages[job.done : job.done + self._batch]
         if await self._may_try_again(failed):
-            return job.context.suspend if job.context.suspend is not None else self._consumer.config.suspend
+            return job.context.suspend if job.context.suspend is not None else self._config.suspend
         self._settle(queue, failed)
         return None
 

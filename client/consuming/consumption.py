@@ -6,40 +6,27 @@ Java: client/impl/consumer/ConsumeMessageService.java
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import trio
 
 from rocketlet.client.config import PushConfig
 from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
 from rocketlet.client.consuming.consume_workers import Workers
-from rocketlet.client.consuming.offset_store import OffsetStore
-from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.running_info import ConsumerStatistics
+from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.consuming.send_back import SendBack
-
-
-class Consuming(Protocol):
-    """The consumer whose messages these are."""
-
-    config: PushConfig
-    broadcasting: bool
-    offsets: OffsetStore
-    statistics: ConsumerStatistics
-
-    def on_progress(self, process_queue: ProcessQueue) -> None:
-        """Messages have been consumed: there may be room for more."""
 
 
 class Consumption:
     """Feeds one consumer's listener. Lives on the engine's loop; only listeners run elsewhere."""
 
     def __init__(
-        self, consumer: Consuming, workers: Callable[[Finished], Workers], send_back: SendBack | None, batch: int
+        self, consumer: QueueHolder, config: PushConfig, workers: Callable[[Finished], Workers], batch: int
     ) -> None:
         self._consumer = consumer
+        self._config = config
         self._workers = workers(self._finished)
-        self._send_back = send_back  # None: broadcasting, where nothing is retried
+        # A broadcast message is not retried.
+        self._send_back = None if consumer.broadcasting else SendBack(consumer.session, consumer.group, config)
         self._batch = batch
         self._nursery: trio.Nursery | None = None
 
@@ -53,7 +40,6 @@ class Consumption:
 
     async def _watch(self) -> None:
         """Runs beside the listeners."""
-        await trio.sleep_forever()
 
     async def run_alone(self, job: ConsumeJob) -> None:
         """Run one job and wait for it; settling its outcome is up to the caller."""

@@ -59,7 +59,8 @@ class GroupMember:
         self.config = config
         self._clock = world.clock
         self._nursery: trio.Nursery | None = None
-        """Of the tasks of this consumer, while it runs."""
+        self._running = False
+        """From its first heartbeat until it shuts down."""
         self.session.handlers[int(RequestCode.GET_CONSUMER_RUNNING_INFO)] = Handler(
             self._running_info, GetConsumerRunningInfoHeader
         )
@@ -74,6 +75,29 @@ class GroupMember:
     def topics_in_use(self) -> Iterable[str]:
         """Topics whose routes are needed, by their names on the wire."""
         return self.subscriptions
+
+    # ---- life
+
+    async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Be a member until `stop` is set, then shut down in order. Started once there is something to consume from."""
+        self.started_at = self._clock()
+        async with self.session.opened() as nursery:
+            self._nursery = nursery
+            await self._begin(nursery)
+            self._running = True
+            task_status.started()
+            await stop.wait()
+            with trio.CancelScope(shield=True):
+                self._running = False
+                await self._end()
+                await self.session.unregister(None, self.group)
+
+    async def _begin(self, nursery: trio.Nursery) -> None:
+        """Make it known, and start its tasks."""
+        await self.introduce_to_brokers()
+
+    async def _end(self) -> None:
+        """Commit and release what is held."""
 
     # ---- names
 
@@ -117,7 +141,7 @@ class GroupMember:
         for topic in list(self.topics_in_use()):
             await self.refresh(topic)
         await self.check_filters()
-        await self.heartbeat_now()
+        await self.session.heartbeat()
 
     async def refresh(self, topic: str) -> None:
         """Ask for a topic's route; the session keeps asking while it is not known."""
@@ -139,9 +163,11 @@ class GroupMember:
                 log.info("the members of %s are not known at %s: %s", self.group, address, error)
         return None
 
-    async def heartbeat_now(self) -> None:
-        """Heartbeat to all brokers, now."""
-        await self.session.heartbeat()
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The group's stored offset of a queue."""
+        wire = self.wire_queue(queue)
+        await self.session.reader_of(wire)  # so that the route is known
+        return await self.offsets.read(wire)
 
     def consumer_data(self) -> ConsumerData:
         """The group in heartbeats."""

@@ -21,7 +21,6 @@ import trio
 from rocketlet.client.config import PullConfig
 from rocketlet.client.consuming.message_buffer import MessageBuffer
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.pull_loop import PullTerms
 from rocketlet.client.consuming.pulled_queue import Pulled, PulledQueue
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.consuming.selector import Selection, subscription_of
@@ -43,22 +42,14 @@ class LitePullEngine(QueueHolder):
     config: PullConfig
 
     def __init__(self, group: str, config: PullConfig, world: World) -> None:
-        terms = PullTerms(
-            batch=config.pull_batch,
-            timeout=config.pull_timeout,
-            hold=config.poll_timeout,
-            interval=0.0,
-            commit=False,
-            flags=pulling.SUSPEND | pulling.LITE_PULL,
-            send_subscription=True,
-        )
-        super().__init__(group, config, world, terms=terms, kind=PulledQueue)
+        flags = pulling.SUSPEND | pulling.LITE_PULL | pulling.SUBSCRIPTION
+        super().__init__(group, config, world, pull_flags=flags, kind=PulledQueue)
         self.buffer = MessageBuffer()
         self.finished: deque[tuple[Pulled, int, int]] = deque()
         """Which parts of which batches users have finished; appended by any thread, applied by `collect`."""
         self._commits = config.auto_commit
         self._filters: dict[str, Subscription] = {}
-        self._assigned: dict[MessageQueue, int | None] | None = None
+        self._assigned: set[MessageQueue] | None = None
         self._paused: set[MessageQueue] = set()
 
     # ---- life
@@ -68,11 +59,7 @@ class LitePullEngine(QueueHolder):
         if self._commits:
             nursery.start_soon(self._persist_forever, self.config.persist_interval)
 
-    async def _on_first_balance(self) -> None:
-        if self._assigned is not None:
-            await self._apply_assignment()
-
-    async def _release_all(self) -> None:
+    async def _end(self) -> None:
         self.buffer.closed = True
         self.buffer.wake_all()
         self.collect()
@@ -93,30 +80,22 @@ class LitePullEngine(QueueHolder):
         super().subscribe(topic, selection)
 
     async def assign(self, queues: Iterable[MessageQueue], selection: Selection = "*") -> None:
-        """Pull exactly these queues, whoever else does."""
+        """Pull exactly these queues, whoever else does. Requires: it runs."""
         if self.subscriptions:
             raise InvalidUse("this consumer has subscriptions", advice="either subscribe or assign")
-        wire_queues = {self.wire_queue(queue) for queue in queues}
+        assigned = self._assigned = {self.wire_queue(queue) for queue in queues}
         self.rebalance.by_hand = True
-        previous = self._assigned or {}
-        self._assigned = {queue: previous.get(queue) for queue in wire_queues}
         self._filters = {
-            topic: subscription_of(topic, selection, self._clock()) for topic in {queue.topic for queue in wire_queues}
+            topic: subscription_of(topic, selection, self._clock()) for topic in {queue.topic for queue in assigned}
         }
-        if self._running:
-            await self._apply_assignment()
-
-    async def _apply_assignment(self) -> None:
-        assert self._assigned is not None
-        for queue in [queue for queue in self.rebalance.held if queue not in self._assigned]:
-            process_queue = self.rebalance.held.pop(queue)
+        held = self.rebalance.held
+        for queue in [queue for queue in held if queue not in assigned]:
+            process_queue = held.pop(queue)
             process_queue.drop()
             await self.on_given_up(process_queue)
-        for queue, seek_offset in self._assigned.items():
-            if queue not in self.rebalance.held:
-                await self.session.reader_of(queue)
-                offset = seek_offset if seek_offset is not None else await self.start_offset(queue)
-                self._assign_at(queue, offset)
+        for queue in assigned:
+            if queue not in held:
+                self._assign_at(queue, await self.rebalance.start_offset(queue))
 
     def _assign_at(self, queue: MessageQueue, offset: int) -> None:
         process_queue = self.rebalance.new_process_queue(queue, offset)
@@ -131,9 +110,6 @@ class LitePullEngine(QueueHolder):
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Continue at an offset. Raises InvalidUse where the queue does not have it."""
         wire = self.wire_queue(queue)
-        if self._assigned is not None and not self._running and wire in self._assigned:
-            self._assigned[wire] = offset
-            return
         process_queue = self.rebalance.held.get(wire)
         if process_queue is None or process_queue.dropped:
             raise InvalidUse(f"{queue} is not a queue of this consumer now", advice="look at assignment()")
@@ -183,12 +159,6 @@ class LitePullEngine(QueueHolder):
         for queue, offset in offsets.items():
             self.offsets.update(self.wire_queue(queue), offset)
         await self.offsets.persist([self.wire_queue(queue) for queue in offsets], wait=True)
-
-    async def committed(self, queue: MessageQueue) -> int | None:
-        """The stored offset of a queue."""
-        wire = self.wire_queue(queue)
-        await self.session.reader_of(wire)
-        return await self.offsets.read(wire)
 
     # ---- changes of a topic's queues
 

@@ -23,10 +23,8 @@ from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
 from rocketlet.client.consuming.consume_orderly import ConsumeOrderly
 from rocketlet.client.consuming.consume_workers import Workers
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.pull_loop import PullTerms
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.consuming.received_messages import restore_topic
-from rocketlet.client.consuming.send_back import SendBack
 from rocketlet.client.errors import InvalidUse
 from rocketlet.client.hooks import ConsumeHook
 from rocketlet.client.talking.session import World
@@ -70,24 +68,20 @@ class PushEngine(QueueHolder):
         hooks: Sequence[ConsumeHook] = (),
     ) -> None:
         clustering = config.model is not MessageModel.BROADCASTING
-        terms = PullTerms(
-            batch=config.pull_batch,
-            timeout=config.pull_timeout,
-            hold=config.poll_timeout,
-            interval=config.pull_interval,
-            commit=clustering,
-            flags=pulling.SUSPEND,
-            send_subscription=config.post_subscription_when_pull,
-        )
-        super().__init__(group, config, world, terms=terms, locking=config.orderly and clustering)
+        flags = pulling.SUSPEND
+        if clustering:
+            flags |= pulling.COMMIT_OFFSET
+        if config.post_subscription_when_pull:
+            flags |= pulling.SUBSCRIPTION
+        locking = config.orderly and clustering
+        super().__init__(group, config, world, pull_flags=flags, pull_interval=config.pull_interval, locking=locking)
         self.tracer = (
             Tracer(self.session, config.trace_topic, world.clock, config.consume_timeout) if config.trace else None
         )
         all_hooks = [*hooks, self.tracer] if self.tracer is not None else list(hooks)
-        send_back = SendBack(self.session, self.group, config) if clustering else None
         kind = ConsumeOrderly if config.orderly else ConsumeConcurrently
         self.consumption: ConsumeOrderly | ConsumeConcurrently = kind(
-            self, lambda finished: workers(finished, all_hooks), send_back, batch
+            self, config, lambda finished: workers(finished, all_hooks), batch
         )
         self._retry_topic = topics.retry_topic(self.group)
         self._suspended = False
@@ -113,10 +107,10 @@ class PushEngine(QueueHolder):
         if self.tracer is not None:
             nursery.start_soon(self.tracer.run)
 
-    async def _release_all(self) -> None:
+    async def _end(self) -> None:
         self._suspended = True
-        for _, scope in self._loops.values():
-            scope.cancel()
+        for loop in self._loops.values():
+            loop.scope.cancel()
         self.consumption.abandon()
         with trio.move_on_after(self.config.shutdown_timeout) as waiting:
             if self.config.orderly:

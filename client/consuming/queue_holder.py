@@ -13,43 +13,41 @@ from collections.abc import Mapping
 
 import trio
 
-from rocketlet.client.config import ConsumeFrom, ConsumerConfig
+from rocketlet.client.config import PullConfig, PushConfig
 from rocketlet.client.consuming.group_member import GroupMember
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.pull_loop import PullLoop, PullTerms
+from rocketlet.client.consuming.pull_loop import Puller, PullLoop
 from rocketlet.client.consuming.rebalance import Rebalance
 from rocketlet.client.consuming.selector import Selection
 from rocketlet.client.talking.session import World
 from rocketlet.common.message import MessageQueue
-from rocketlet.common.message_record import Buffer
 from rocketlet.common.subscription import Subscription
-from rocketlet.common.topic import is_retry_topic
 from rocketlet.remoting.handler import Handler, Reply, Request
 from rocketlet.remoting.protocol.membership import NotifyConsumerIdsChangedHeader
 from rocketlet.remoting.request_codes import RequestCode
 
-_HALF_AN_HOUR_MS = 30 * 60 * 1000
 
-
-class QueueHolder(GroupMember):
+class QueueHolder(GroupMember, Puller):
     """One consumer with queues. Lives on its loop."""
+
+    config: PushConfig | PullConfig
 
     def __init__(
         self,
         group: str,
-        config: ConsumerConfig,
+        config: PushConfig | PullConfig,
         world: World,
         *,
-        terms: PullTerms,
+        pull_flags: int,
+        pull_interval: float = 0.0,
         locking: bool = False,
         kind: type[ProcessQueue] = ProcessQueue,
     ) -> None:
         super().__init__(group, config, world)
-        self.rebalance = Rebalance(self, locking=locking, kind=kind)
-        self.terms = terms
-        self._timestamp = config.consume_timestamp
-        self._loops: dict[ProcessQueue, tuple[PullLoop, trio.CancelScope]] = {}
-        self._running = False
+        self.rebalance = Rebalance(self, self.on_taken, self.on_given_up, locking=locking, kind=kind)
+        self.pull_flags = pull_flags
+        self.pull_interval = pull_interval
+        self._loops: dict[ProcessQueue, PullLoop] = {}
         self.session.handlers[int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)] = Handler(
             self._members_changed, NotifyConsumerIdsChangedHeader
         )
@@ -69,11 +67,9 @@ class QueueHolder(GroupMember):
         """For each queue that this consumer holds, how many messages were not consumed yet when it was asked."""
         lags = {}
         for queue in self.assignment():
-            wire = self.wire_queue(queue)
-            committed = self.offsets.noted(wire)
+            committed = self.offsets.noted(self.wire_queue(queue))
             if committed is None:
-                await self.session.reader_of(wire)  # so that the route is known
-                committed = await self.offsets.read(wire)
+                committed = await self.committed(queue)
             if committed is None:
                 committed = await self.queries.min_offset(queue)
             lags[queue] = max(await self.queries.max_offset(queue) - committed, 0)
@@ -81,34 +77,10 @@ class QueueHolder(GroupMember):
 
     # ---- life
 
-    async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Consume until `stop` is set, then shut down in order. Started once the first queues are held."""
-        self.started_at = self._clock()
-        self._timestamp = self.config.consume_timestamp or self.started_at - _HALF_AN_HOUR_MS
-        async with self.session.opened(), trio.open_nursery() as nursery:
-            self._nursery = nursery
-            await self._begin(nursery)
-            self._running = True
-            await self._on_first_balance()
-            task_status.started()
-            await stop.wait()
-            with trio.CancelScope(shield=True):
-                self._running = False
-                await self._release_all()
-                await self.session.unregister(None, self.group)
-            nursery.cancel_scope.cancel()
-
     async def _begin(self, nursery: trio.Nursery) -> None:
         """Register with the brokers and acquire the first queues."""
-        await self.introduce_to_brokers()
+        await super()._begin(nursery)
         await nursery.start(self.rebalance.run)
-
-    async def _on_first_balance(self) -> None:
-        """The first queues are held."""
-
-    async def _release_all(self) -> None:
-        """Commit and release all queues."""
-        raise NotImplementedError
 
     # ---- subscriptions
 
@@ -125,16 +97,15 @@ class QueueHolder(GroupMember):
         self.subscriptions.pop(self.wire_topic(topic), None)
         if self._running:
             assert self._nursery is not None
-            self._nursery.start_soon(self.heartbeat_now)
+            self._nursery.start_soon(self.session.heartbeat)
             self.rebalance.wake()
 
     async def _subscribed(self, topic: str) -> None:
         await self.refresh(topic)
-        await self.heartbeat_now()
+        await self.session.heartbeat()
         self.rebalance.wake()
 
     def filter_of(self, topic: str) -> Subscription | None:
-        """What pulls of a topic select by."""
         return self.subscriptions.get(topic)
 
     # ---- offsets
@@ -155,43 +126,15 @@ class QueueHolder(GroupMember):
 
     # ---- as the owner of queues (rebalance)
 
-    async def start_offset(self, queue: MessageQueue) -> int:
-        """Where to begin: at the group's stored offset, else as `consume_from` says.
-
-        A retry topic is different: what is in it waits for this group, so it is consumed from its beginning (by a
-        time: from its end, as RocketMQ has it). Raises ClientError where it cannot be known now.
-        """
-        address, brokers = await self.session.reader_of(queue), self.session.brokers
-        stored = await self.offsets.read(queue)
-        if stored is not None:
-            return stored
-        retries = is_retry_topic(queue.topic)
-        match self.config.consume_from:
-            case ConsumeFrom.FIRST_OFFSET:
-                return await brokers.min_offset(address, queue)
-            case ConsumeFrom.LAST_OFFSET:
-                return 0 if retries else await brokers.max_offset(address, queue)
-            case ConsumeFrom.TIMESTAMP:
-                if retries:
-                    return await brokers.max_offset(address, queue)
-                return await brokers.offset_at(address, queue, self._timestamp)
-
     def on_taken(self, process_queue: ProcessQueue) -> None:
         """Start pulling a queue."""
         assert self._nursery is not None
-        loop = PullLoop(process_queue, self)
-        scope = trio.CancelScope()
-        self._loops[process_queue] = loop, scope
-        self._nursery.start_soon(self._pull, loop, scope)
-
-    async def _pull(self, loop: PullLoop, scope: trio.CancelScope) -> None:
-        with scope:
-            await loop.run()
+        loop = self._loops[process_queue] = PullLoop(process_queue, self)
+        self._nursery.start_soon(loop.run)
 
     def stop_pulling(self, process_queue: ProcessQueue) -> None:
         """Stop the pulls of a queue; an answer that the broker still holds is dropped."""
-        _, scope = self._loops.pop(process_queue)
-        scope.cancel()
+        self._loops.pop(process_queue).scope.cancel()
 
     async def on_given_up(self, process_queue: ProcessQueue) -> None:
         """Stop pulling a queue, and commit it if another member continues from there."""
@@ -212,16 +155,6 @@ class QueueHolder(GroupMember):
 
     # ---- the consumer's side of pulling (pull_loop)
 
-    def pulled(
-        self, process_queue: ProcessQueue, records: Buffer, subscription: Subscription, next_offset: int
-    ) -> None:
-        """Take in what a pull has found. Raises RecordError, CannotInflate."""
-        raise NotImplementedError
-
-    def full(self, process_queue: ProcessQueue) -> str:
-        """Why a queue must not be pulled now."""
-        raise NotImplementedError
-
     def _full_alone(self, process_queue: ProcessQueue, max_span: int | None) -> str:
         if process_queue.count >= self.config.queue_max_messages:
             return f"{process_queue.count} messages are not consumed yet"
@@ -231,23 +164,18 @@ class QueueHolder(GroupMember):
             return f"the oldest message is {process_queue.span} behind the newest"
         return ""
 
-    def unknown(self) -> None:
-        """Send a heartbeat to the brokers."""
-        self.session.heartbeat_soon()
-
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Continue at an offset that the broker has."""
         self.rebalance.restart(process_queue, offset)
 
     def on_progress(self, process_queue: ProcessQueue) -> None:
         """Messages have been consumed: there may be room for more."""
         loop = self._loops.get(process_queue)
         if loop is not None:
-            loop[0].room.set()
+            loop.room.set()
 
     def pull_again(self) -> None:
         """Have all loops check again whether they may pull."""
-        for loop, _ in self._loops.values():
+        for loop in self._loops.values():
             loop.room.set()
 
     # ---- from the brokers

@@ -19,70 +19,54 @@ Java: client/impl/consumer/RebalanceImpl.java, RebalancePushImpl.java, Rebalance
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 import trio
 
-from rocketlet.client.config import ConsumerConfig, MessageModel
+from rocketlet.client.config import ConsumeFrom
 from rocketlet.client.consuming import queue_allocation
+from rocketlet.client.consuming.group_member import GroupMember
 from rocketlet.client.consuming.process_queue import ProcessQueue, Totals
 from rocketlet.client.errors import ClientError
-from rocketlet.client.talking.session import Session
 from rocketlet.client.wakeup import Wakeup
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.retry_pauses import retry_pauses
-from rocketlet.common.subscription import Subscription
+from rocketlet.common.topic import is_retry_topic
 
 log = logging.getLogger("rocketlet.client.rebalance")
 
 _MAX_PAUSE = 5.0  # between two tries to acquire all queues
 _COMMIT_TIME = 1.0
 LOCK_INTERVAL = 20.0
-
-
-class QueueOwner(Protocol):
-    """The consumer whose queues these are."""
-
-    group: str
-    session: Session
-    subscriptions: dict[str, Subscription]
-
-    @property
-    def config(self) -> ConsumerConfig:
-        """Its settings."""
-
-    async def start_offset(self, queue: MessageQueue) -> int:
-        """Where to begin. Raises ClientError."""
-
-    def on_taken(self, process_queue: ProcessQueue) -> None:
-        """Begin to pull."""
-
-    async def on_given_up(self, process_queue: ProcessQueue) -> None:
-        """Stop pulling and commit; the queue is dropped already. With order: wait for what is being consumed."""
-
-    async def members(self, topic: str) -> list[str] | None:
-        """The group's client ids, from any broker of the topic that answers; None if none does."""
-
-    async def heartbeat_now(self) -> None:
-        """Heartbeat to all brokers, now."""
+_HALF_AN_HOUR_MS = 30 * 60 * 1000
 
 
 class Rebalance:
     """The queues of one consumer. Lives on the engine's loop."""
 
-    def __init__(self, owner: QueueOwner, *, locking: bool, kind: type[ProcessQueue] = ProcessQueue) -> None:
+    def __init__(
+        self,
+        member: GroupMember,
+        taken: Callable[[ProcessQueue], None],
+        given_up: Callable[[ProcessQueue], Awaitable[None]],
+        *,
+        locking: bool,
+        kind: type[ProcessQueue],
+    ) -> None:
+        """`taken` begins to pull a queue. `given_up` stops that and commits; the queue is dropped already."""
         self.held: dict[MessageQueue, ProcessQueue] = {}
         self.by_hand = False
         """The queues are assigned by the user; there is nothing to balance."""
         self.totals = Totals()
         self.topic_totals: dict[str, Totals] = {}
         self._kind = kind
-        self._owner = owner
-        self._group = owner.group
-        self._client_id = owner.session.client_id
-        self._routes = owner.session.routes
-        self._brokers = owner.session.brokers
+        self._member = member
+        self._taken = taken
+        self._given_up = given_up
+        self._group = member.group
+        self._client_id = member.session.client_id
+        self._routes = member.session.routes
+        self._brokers = member.session.brokers
         self._locking = locking
         self._wakeup = Wakeup()
         self._nursery: trio.Nursery | None = None
@@ -105,7 +89,7 @@ class Rebalance:
             task_status.started()
             pauses = self._pauses()
             while True:
-                interval = self._owner.config.rebalance_interval
+                interval = self._member.config.rebalance_interval
                 woken = await self._wakeup.wait(min(next(pauses), interval) if self._incomplete else interval)
                 if woken or not self._incomplete:
                     pauses = self._pauses()
@@ -125,7 +109,7 @@ class Rebalance:
         self._incomplete = False
         if self.by_hand:
             return
-        topics = list(self._owner.subscriptions)
+        topics = list(self._member.subscriptions)
         await self._give_up([queue for queue in self.held if queue.topic not in topics])
         for topic in topics:
             await self._balance_topic(topic)
@@ -148,13 +132,13 @@ class Rebalance:
             return  # asked for every 30 s; a new group's retry topic appears with the first heartbeat
         all_queues = list(route.readable)
         assigned = set(all_queues)
-        if self._owner.config.model is MessageModel.CLUSTERING:
+        if not self._member.broadcasting:
             members = await self._members(topic)
             if members is None:
                 self._incomplete = True
                 return
             try:
-                allocation = self._owner.config.allocation
+                allocation = self._member.config.allocation
                 assigned = set(queue_allocation.allocate(allocation, self._group, self._client_id, all_queues, members))
             except Exception:
                 # The allocation may be the user's code. Queues that are held stay.
@@ -178,10 +162,10 @@ class Rebalance:
 
     async def _members(self, topic: str) -> list[str] | None:
         """The group's client ids; None while they are not known, or this client is not among them."""
-        members = await self._owner.members(topic)
+        members = await self._member.members(topic)
         if members is not None and self._client_id not in members:
             log.warning("a broker of %s does not list this client in %s yet; sending heartbeats", topic, self._group)
-            await self._owner.heartbeat_now()
+            await self._member.session.heartbeat()
             return None
         return members
 
@@ -196,7 +180,7 @@ class Rebalance:
             offset = self._restarting.pop(queue, None)
             if offset is None:
                 try:
-                    offset = await self._owner.start_offset(queue)
+                    offset = await self.start_offset(queue)
                 except ClientError as error:
                     log.warning("%s is not consumed yet, its offset is not known: %s", queue, error)
                     self._incomplete = True
@@ -207,7 +191,30 @@ class Rebalance:
                 process_queue.locked, process_queue.last_lock = True, now
             self.held[queue] = process_queue
             log.info("%s consumes %s from offset %d", self._group, queue, offset)
-            self._owner.on_taken(process_queue)
+            self._taken(process_queue)
+
+    async def start_offset(self, queue: MessageQueue) -> int:
+        """Where to begin: at the group's stored offset, else as `consume_from` says.
+
+        A retry topic is different: what is in it waits for this group, so it is consumed from its beginning (by a
+        time: from its end, as RocketMQ has it). Raises ClientError where it cannot be known now.
+        """
+        member, config = self._member, self._member.config
+        address = await member.session.reader_of(queue)
+        stored = await member.offsets.read(queue)
+        if stored is not None:
+            return stored
+        retries = is_retry_topic(queue.topic)
+        match config.consume_from:
+            case ConsumeFrom.FIRST_OFFSET:
+                return await self._brokers.min_offset(address, queue)
+            case ConsumeFrom.LAST_OFFSET:
+                return 0 if retries else await self._brokers.max_offset(address, queue)
+            case ConsumeFrom.TIMESTAMP:
+                if retries:
+                    return await self._brokers.max_offset(address, queue)
+                timestamp = config.consume_timestamp or member.started_at - _HALF_AN_HOUR_MS
+                return await self._brokers.offset_at(address, queue, timestamp)
 
     def new_process_queue(self, queue: MessageQueue, offset: int) -> ProcessQueue:
         """A process queue that counts in the totals of its topic and of all topics."""
@@ -228,7 +235,7 @@ class Rebalance:
 
     async def _release(self, process_queue: ProcessQueue) -> None:
         queue = process_queue.queue
-        await self._owner.on_given_up(process_queue)
+        await self._given_up(process_queue)
         if self._locking:
             await self._unlock(queue)
         del self.held[queue]

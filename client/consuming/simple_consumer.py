@@ -58,16 +58,6 @@ class SimpleEngine(GroupMember):
         self._orderly = config.orderly
         self._turn = 0
 
-    async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Be there until `stop` is set, then take leave. What was received stays with us until its time is over."""
-        self.started_at = self._clock()
-        async with self.session.opened():
-            await self.introduce_to_brokers()
-            task_status.started()
-            await stop.wait()
-            with trio.CancelScope(shield=True):
-                await self.session.unregister(None, self.group)
-
     async def subscribe(self, topic: str, selection: Selection = "*") -> None:
         """Receive messages of this topic too, or others of it."""
         wire = self.wire_topic(topic)
@@ -77,7 +67,7 @@ class SimpleEngine(GroupMember):
     async def unsubscribe(self, topic: str) -> None:
         """Receive no more messages of this topic."""
         if self.subscriptions.pop(self.wire_topic(topic), None) is not None:
-            await self.heartbeat_now()
+            await self.session.heartbeat()
 
     # ---- receiving
 
