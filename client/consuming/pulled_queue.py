@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rocketlet.client.consuming.message_batch import MessageBatch
 from rocketlet.client.consuming.process_queue import ProcessQueue, Totals
+from rocketlet.client.consuming.received_messages import MessageBatch
 from rocketlet.common.message import MessageQueue
 
 

@@ -13,8 +13,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from rocketlet.client.config import PullConfig
 from rocketlet.client.consuming.lite_pull_consumer import LitePullEngine, QueuesChanged
-from rocketlet.client.consuming.message_batch import MessageBatch
 from rocketlet.client.consuming.pulled_queue import Pulled
+from rocketlet.client.consuming.received_messages import MessageBatch
 from rocketlet.client.consuming.selector import Selection, check_selection, check_topics
 from rocketlet.client.coroutines import called, completed
 from rocketlet.client.facades.bridges import Bridge
