@@ -85,10 +85,9 @@ class ConsumeOrderly(Consumption):
 
     async def _consume_run(self, queue: ProcessQueue, shown_queue: MessageQueue) -> float | None:
         """Consume what a worker takes at once; how long to pause after a failure, None where there was none."""
-        messages = queue.take(_RUN)
+        messages = queue.oldest(_RUN)
         job = ConsumeJob(queue, messages, shown_queue, orderly=True, batch=self._batch)
         await self.run_alone(job)
-        queue.put_back()
         now = trio.current_time()
         queue.last_consume = now * 1000
         self._consumer.statistics.consumed(queue.queue.topic, job.done, int(job.failed), (now - job.started) * 1000)

@@ -4,8 +4,8 @@ Messages enter in the order of their offsets and leave in any order. What may be
 still open, or, where nothing is open, the offset up to which the queue has been pulled: so a committed offset is never
 ahead of what was consumed, and a crash repeats some messages instead of losing one.
 
-An orderly consumer takes the oldest messages, finishes those that it could consume and puts back the rest; nothing
-overtakes.
+An orderly consumer takes the oldest messages and finishes those that it could consume; the rest are the oldest again,
+so nothing overtakes.
 
 Invariant: `count` and `bytes` are those of the open messages; `committable()` never falls while the queue is held.
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
@@ -36,7 +37,6 @@ class ProcessQueue:
     """One queue's open messages. Times are milliseconds that the caller reads from its clock."""
 
     __slots__ = (
-        "_handed_out",
         "_open",
         "_order",
         "_totals",
@@ -65,7 +65,6 @@ class ProcessQueue:
         # next(iter(dict)) would do without it, but walks over every deleted entry, and a thousand messages deep that
         # costs more than all else.
         self._order: deque[int] = deque()
-        self._handed_out: list[ReceivedMessage] = []
 
     # ---- filling
 
@@ -136,23 +135,10 @@ class ProcessQueue:
         """The offset from which a new owner of this queue should go on."""
         return self._first() if self.count else self.pulled_to
 
-    # ---- in order
-
-    def take(self, at_most: int) -> list[ReceivedMessage]:
-        """The oldest open messages; they stay open until they are finished. Requires: nothing is taken."""
-        assert not self._handed_out, "one batch of an orderly queue at a time"
-        if not self._open:
-            return []
-        for offset in self._order:
-            if len(self._handed_out) == at_most:
-                break
-            if offset in self._open:
-                self._handed_out.append(self._open[offset])
-        return list(self._handed_out)
-
-    def put_back(self) -> None:
-        """Put back those of the taken messages that are not finished."""
-        self._handed_out = []
+    def oldest(self, at_most: int) -> list[ReceivedMessage]:
+        """The first open messages; they stay open until they are finished."""
+        in_order = (self._open[offset] for offset in self._order if offset in self._open)
+        return list(islice(in_order, at_most))
 
     # ---- state
 

@@ -86,14 +86,12 @@ def test_a_message_pulled_twice_is_held_once() -> None:
 
 def test_an_orderly_batch_is_finished_or_redelivered() -> None:
     queue = filled(1, 2, 3)
-    assert [m.queue_offset for m in queue.take(2)] == [1, 2]
-    queue.put_back()
-    assert [m.queue_offset for m in queue.take(2)] == [1, 2]
+    assert [m.queue_offset for m in queue.oldest(2)] == [1, 2]
+    assert [m.queue_offset for m in queue.oldest(2)] == [1, 2]
     assert queue.committable() == 1
-    queue.put_back()
     queue.finish([message(1), message(2)])
     assert queue.committable() == 3
-    assert [m.queue_offset for m in queue.take(2)] == [3]
+    assert [m.queue_offset for m in queue.oldest(2)] == [3]
 
 
 def test_a_lock_is_trusted_for_thirty_seconds() -> None:
