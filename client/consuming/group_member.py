@@ -139,16 +139,9 @@ class GroupMember:
     async def introduce_to_brokers(self) -> None:
         """Ask for the routes of all topics, have filters checked, and make this consumer known."""
         for topic in list(self.topics_in_use()):
-            await self.refresh(topic)
+            await self.session.try_to_refresh(topic)
         await self.check_filters()
         await self.session.heartbeat()
-
-    async def refresh(self, topic: str) -> None:
-        """Ask for a topic's route; the session keeps asking while it is not known."""
-        try:
-            await self.session.refresh(topic)
-        except ClientError as error:
-            log.warning("the route of %s is not known yet: %s", topic, error)
 
     async def members(self, topic: str) -> list[str] | None:
         """The group's client ids, from any broker of the topic that answers; None if none does."""

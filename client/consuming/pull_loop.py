@@ -143,7 +143,7 @@ class PullLoop:
         if place is None:
             raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
         try:
-            line = await self._session.connection(place[0])
+            line = await self._session.pool.connection(place[0])
         except RemotingError as error:
             raise translated(error, _PULL, place[0], queue.topic) from error
         chain = _Chain(self._queue, self._puller, subscription, place, line)
@@ -203,7 +203,7 @@ class _Chain:
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._abort)
         if self._last is None:
-            self._puller.session.unanswered(self._line, self.asked_at)
+            self._puller.session.pool.unanswered(self._line, self.asked_at)
             raise self._translated(CallTimeout(f"no answer within {self._puller.config.pull_timeout:g} s"))
         if isinstance(self._last, (ClientError, RecordError)):
             raise self._last

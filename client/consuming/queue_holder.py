@@ -101,7 +101,7 @@ class QueueHolder(GroupMember, Puller):
             self.rebalance.wake()
 
     async def _subscribed(self, topic: str) -> None:
-        await self.refresh(topic)
+        await self.session.try_to_refresh(topic)
         await self.session.heartbeat()
         self.rebalance.wake()
 

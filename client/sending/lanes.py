@@ -103,7 +103,7 @@ class Lanes:
         error: RemotingError | None = None
         line = None
         try:
-            line = await self._session.connection(address)
+            line = await self._session.pool.connection(address)
         except RemotingError as failure:
             error = failure
         parked = self._for_line.pop(address)

@@ -90,7 +90,7 @@ class NamesrvCalls:
                     self._current = (index + 1) % len(self._addresses)
                     if len(self._addresses) > 1:
                         log.warning("name server failed, asking %s from now on: %s", self.current, error)
-        raise NameServersSilent(
+        raise NoRoute(
             f"no name server answered: {'; '.join(failures)}",
             topic=topic,
             tries=len(failures),
@@ -108,10 +108,6 @@ def _check_size(data: TopicRouteData, topic: str, address: str) -> None:
         raise BadAnswer(
             f"the route has {count} queues, the client takes at most {_MAX_QUEUES}", topic=topic, broker=address
         )
-
-
-class NameServersSilent(NoRoute):
-    """No name server could be asked; whether the topic exists is not known."""
 
 
 def no_route(topic: str, namesrv: NamesrvCalls, default_topic: str = "") -> ClientError:

@@ -29,6 +29,7 @@ from rocketlet.client.talking import identity
 from rocketlet.client.talking.broker_calls import BrokerCalls
 from rocketlet.client.talking.namesrv_calls import NamesrvCalls, no_route
 from rocketlet.client.talking.route_cache import MASTER, Route, RouteCache, borrowed_route, route_of
+from rocketlet.client.wakeup import Wakeup
 from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.retry_pauses import retry_pauses
@@ -68,9 +69,7 @@ class World:
 class Session:
     """The connections, routes and heartbeats of one client. Lives on one trio loop."""
 
-    def __init__(
-        self, config: ClientConfig, world: World, *, stable_id: bool = False, handlers: dict[int, Handler] | None = None
-    ) -> None:
+    def __init__(self, config: ClientConfig, world: World, *, stable_id: bool = False) -> None:
         addresses = name_servers(config.namesrv)
         ip = world.ip or identity.local_address(addresses[0])
         instance = identity.instance_name(config.instance_name, stable_id, world.clock, world.random)
@@ -78,7 +77,7 @@ class Session:
         self.world = world
         self.client_id = identity.client_id(ip, instance, config.unit_name)
         self.unique_ids = identity.unique_ids(ip, world.clock, world.random)
-        self.handlers: dict[int, Handler] = handlers if handlers is not None else {}
+        self.handlers: dict[int, Handler] = {}
         self.routes = RouteCache()
         self.namesrv = NamesrvCalls(self, addresses, world.random, config.request_timeout)
         self.brokers = BrokerCalls(self, config.request_timeout, vip=config.vip_channel)
@@ -95,7 +94,7 @@ class Session:
         self._fetching: dict[str, trio.Event] = {}
         self._greeted: set[str] = set()
         self._known_by: set[str] = set()
-        self._telling = False
+        self._heartbeat_wanted = Wakeup()
         self._pool: ConnectionPool | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -123,21 +122,15 @@ class Session:
 
     async def call(self, address: str, command: Command, timeout: float) -> Command:
         """Send a request to an address and wait for the answer. Raises RemotingError."""
-        return await self._running_pool().call(address, command, timeout)
+        return await self.pool.call(address, command, timeout)
 
     async def oneway(self, address: str, command: Command) -> None:
         """Send a one-way request to an address. Raises RemotingError."""
-        await self._running_pool().oneway(address, command)
+        await self.pool.oneway(address, command)
 
-    async def connection(self, address: str) -> Connection:
-        """The connection to an address, opened if there is none. Raises RemotingError."""
-        return await self._running_pool().connection(address)
-
-    def unanswered(self, connection: Connection, sent: float) -> None:
-        """A call on this connection has run out of its time."""
-        self._running_pool().unanswered(connection, sent)
-
-    def _running_pool(self) -> ConnectionPool:
+    @property
+    def pool(self) -> ConnectionPool:
+        """The connections themselves. Raises ClientClosed."""
         if self._pool is None:
             raise ClientClosed("the client is not running", advice="start it, or use it in a with block")
         return self._pool
@@ -146,22 +139,17 @@ class Session:
 
     async def route(self, topic: str) -> Route:
         """The topic's route, fetched if it is not known. Raises NoRoute."""
-        cached = self.routes.get(topic)
-        if cached is not None:
-            return cached
-        await self.refresh(topic)
-        cached = self.routes.get(topic)
-        if cached is None:
+        route = self.routes.get(topic) or await self.refresh(topic)
+        if route is None:
             raise no_route(topic, self.namesrv)
-        return cached
+        return route
 
     async def publish_route(self, topic: str, default_topic: str, default_queues: int) -> Route:
         """The route to send by; for a topic that does not exist that of the default topic. Raises NoRoute."""
         self._default_topics[topic] = (default_topic, default_queues)
         route = self.routes.get(topic)
         if route is None or not route.writable:
-            await self.refresh(topic)
-            route = self.routes.get(topic)
+            route = await self.refresh(topic)
         if route is None:
             raise no_route(topic, self.namesrv, default_topic)
         if not route.writable:
@@ -172,18 +160,26 @@ class Session:
             )
         return route
 
-    async def refresh(self, topic: str) -> None:
-        """Ask the name servers. Concurrent callers for one topic share one answer. Raises NoRoute."""
+    async def refresh(self, topic: str) -> Route | None:
+        """Ask the name servers; the route then known. Concurrent callers share one answer. Raises NoRoute."""
         asking = self._fetching.get(topic)
         if asking is not None:
             await asking.wait()
-            return
+            return self.routes.get(topic)
         answered = self._fetching[topic] = trio.Event()
         try:
             await self._fetch_route(topic)
         finally:
             del self._fetching[topic]
             answered.set()
+        return self.routes.get(topic)
+
+    async def try_to_refresh(self, topic: str, level: int = logging.WARNING) -> None:
+        """The same for what is asked again later: a failure is only logged."""
+        try:
+            await self.refresh(topic)
+        except ClientError as error:
+            log.log(level, "the route of %s is not known, or not refreshed: %s", topic, error)
 
     async def _fetch_route(self, topic: str) -> None:
         data = await self.namesrv.route(topic)
@@ -223,10 +219,7 @@ class Session:
             if self.known_everywhere:
                 await self._learn_cluster()
             for topic in self._topics_in_use():
-                try:
-                    await self.refresh(topic)
-                except ClientError as error:
-                    log.warning("the route of %s was not refreshed: %s", topic, error)
+                await self.try_to_refresh(topic)
             vanished = self.routes.forget_vanished()
             if vanished:
                 log.info("brokers that are in no route any longer: %s", ", ".join(sorted(vanished)))
@@ -246,10 +239,7 @@ class Session:
                 await self._learn_cluster()
             self._heartbeat_new_brokers()
             for topic in missing:
-                try:
-                    await self.refresh(topic)
-                except ClientError as error:
-                    log.info("the route of %s is not known yet: %s", topic, error)
+                await self.try_to_refresh(topic, logging.INFO)
 
     def _pauses(self) -> Iterator[float]:
         return retry_pauses(min(_MAX_PAUSE, self.config.route_interval))
@@ -284,7 +274,7 @@ class Session:
     async def _heartbeat_forever(self) -> None:
         while True:
             await self.heartbeat()
-            await trio.sleep(self.config.heartbeat_interval)
+            await self._heartbeat_wanted.wait(self.config.heartbeat_interval)
 
     async def heartbeat(self) -> None:
         """Send a heartbeat to all known brokers, now."""
@@ -316,20 +306,12 @@ class Session:
 
     def heartbeat_soon(self) -> None:
         """Some broker does not know this client, or its subscription; send all of them a heartbeat."""
-        if not self._telling and self._nursery is not None:
-            self._telling = True
-            self._nursery.start_soon(self._heartbeat_once)
-
-    async def _heartbeat_once(self) -> None:
-        try:
-            await self.heartbeat()
-        finally:
-            self._telling = False
+        self._heartbeat_wanted.set()
 
     async def introduce(self, topic: str, default_topic: str, default_queues: int) -> None:
         """Make sure that the brokers of a topic know this client before they have to call it back. Raises NoRoute."""
         route = await self.publish_route(topic, default_topic, default_queues)
-        masters = {self.routes.master(queue.broker_name) for queue in route.writable} - {None}
+        masters = {self.routes.master(queue.broker_name) for queue in route.writable}
         new_brokers = {master for master in masters if master is not None} - self._known_by
         if new_brokers:
             await self._heartbeat_to(sorted(new_brokers))
@@ -351,10 +333,9 @@ class Session:
 
     async def reader_of(self, queue: MessageQueue) -> str:
         """The address to ask about a queue: its master's, or a slave's while the master is gone. Raises NoRoute."""
-        address = self.routes.reader(queue.broker_name)
-        if address is None:
+        if self.routes.reader(queue.broker_name) is None:
             await self.refresh(queue.topic)
-            address = self.routes.reader(queue.broker_name)
+        address = self.routes.reader(queue.broker_name)
         if address is None:
             raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
         return address
