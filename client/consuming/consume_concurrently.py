@@ -23,7 +23,7 @@ from rocketlet.client.consuming.consumption import Consumption
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.errors import ClientError
-from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message import ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.consume_concurrently")
 
@@ -42,24 +42,24 @@ class ConsumeConcurrently(Consumption):
         self._returning = 0  # hand-overs in progress
         self._returned = trio.lowlevel.ParkingLot()
 
-    def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], shown_queue: MessageQueue) -> None:
+    def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Submit these for consumption."""
         jobs = [
-            ConsumeJob(process_queue, messages[at : at + self._batch], shown_queue)
-            for at in range(0, len(messages), self._batch)
+            ConsumeJob(process_queue, messages[begin : begin + self._batch])
+            for begin in range(0, len(messages), self._batch)
         ]
         self._running.update(jobs)
-        self._workers.submit(jobs)
+        self.workers.submit(jobs)
 
     async def drain(self) -> None:
         """Wait until nothing is being consumed or handed over."""
-        await self._workers.drain()
+        await self.workers.drain()
         while self._returning:
             await self._returned.park()
 
     async def on_queue_left(self, process_queue: ProcessQueue) -> None:
         """Take in what was consumed of a queue that is dropped; what listeners still hold of it is not waited for."""
-        self.collect()
+        self.workers.collect()
 
     # ---- afterwards
 
@@ -97,11 +97,11 @@ class ConsumeConcurrently(Consumption):
         self._settle(queue, job.messages[: job.done])
         if self._send_back is None:
             log.warning(
-                "%d broadcast messages of %s were not consumed and are dropped", len(unconsumed), job.shown_queue
+                "%d broadcast messages of %s were not consumed and are dropped", len(unconsumed), job.context.queue
             )
             self._settle(queue, unconsumed)
             return
-        self._hand_over(job, unconsumed, job.context)
+        self._hand_over(job, unconsumed)
 
     def _settle(self, queue: ProcessQueue, messages: Iterable[ReceivedMessage]) -> None:
         queue.finish(messages)
@@ -109,10 +109,9 @@ class ConsumeConcurrently(Consumption):
             self._consumer.offsets.update(queue.queue, queue.committable())
         self._consumer.on_progress(queue)
 
-    def _hand_over(self, job: ConsumeJob, messages: list[ReceivedMessage], context: ConsumeContext) -> None:
-        assert self._nursery is not None
+    def _hand_over(self, job: ConsumeJob, messages: list[ReceivedMessage]) -> None:
         self._returning += 1
-        self._nursery.start_soon(self._return_all, job, messages, context.delay_level)
+        self._consumer.session.start_task(self._return_all, job, messages, job.context.delay_level)
 
     async def _return_all(self, job: ConsumeJob, messages: list[ReceivedMessage], delay_level: int) -> None:
         try:
@@ -125,7 +124,7 @@ class ConsumeConcurrently(Consumption):
         if stuck and not job.expired:
             await trio.sleep(_TRY_AGAIN_AFTER)
             if not queue.dropped:
-                self.submit(queue, stuck, job.shown_queue)
+                self.submit(queue, stuck)
 
     async def _return_one(self, message: ReceivedMessage, delay_level: int) -> bool:
         assert self._send_back is not None
@@ -139,7 +138,7 @@ class ConsumeConcurrently(Consumption):
 
     # ---- listeners that do not come back
 
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
         timeout = self._config.consume_timeout
         while True:
             await trio.sleep(min(timeout, 60.0))
@@ -153,9 +152,9 @@ class ConsumeConcurrently(Consumption):
         log.error(
             "a listener has kept %d messages of %s for %.0f s; they are sent back for another try",
             len(job.messages),
-            job.shown_queue,
+            job.context.queue,
             trio.current_time() - job.started,
         )
         job.expired = True
-        job.context = ConsumeContext(job.shown_queue, orderly=False, delay_level=_EXPIRED_LEVEL)
-        self._hand_over(job, job.messages, job.context)
+        job.context = ConsumeContext(job.context.queue, orderly=False, delay_level=_EXPIRED_LEVEL)
+        self._hand_over(job, job.messages)

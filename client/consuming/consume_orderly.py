@@ -14,7 +14,7 @@ Java: client/impl/consumer/ConsumeMessageOrderlyService.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import trio
 
@@ -25,7 +25,7 @@ from rocketlet.client.consuming.consumption import Consumption
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.errors import ClientError
-from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message import ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.consume_orderly")
 
@@ -42,15 +42,14 @@ class ConsumeOrderly(Consumption):
     ) -> None:
         super().__init__(consumer, config, workers, batch)
         self._locking = not consumer.broadcasting  # every member of a broadcasting group has all queues
-        self._active: dict[ProcessQueue, MessageQueue] = {}  # queues being consumed
+        self._active: set[ProcessQueue] = set()  # queues being consumed
         self._idle = trio.lowlevel.ParkingLot()
 
-    def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], shown_queue: MessageQueue) -> None:
+    def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Messages were added to the process queue."""
         if process_queue not in self._active and not process_queue.dropped:
-            assert self._nursery is not None
-            self._active[process_queue] = shown_queue
-            self._nursery.start_soon(self._consume_queue, process_queue, shown_queue)
+            self._active.add(process_queue)
+            self._consumer.session.start_task(self._consume_queue, process_queue)
 
     async def drain(self) -> None:
         """Wait until no queue is being consumed. Requires: they are dropped, or will run dry."""
@@ -64,17 +63,17 @@ class ConsumeOrderly(Consumption):
 
     # ---- one queue
 
-    async def _consume_queue(self, queue: ProcessQueue, shown_queue: MessageQueue) -> None:
+    async def _consume_queue(self, queue: ProcessQueue) -> None:
         try:
             while not queue.dropped and queue.count:
                 if self._locking and not queue.is_locked(trio.current_time() * 1000):
                     await trio.sleep(0.1)  # the renewal gets the lock again, or the queue is dropped
                     continue
-                pause = await self._consume_run(queue, shown_queue)
+                pause = await self._consume_run(queue)
                 if pause is not None and not queue.dropped:
                     await self._pause(queue, pause)
         finally:
-            del self._active[queue]
+            self._active.remove(queue)
             self._idle.unpark_all()
 
     async def _pause(self, queue: ProcessQueue, seconds: float) -> None:
@@ -83,10 +82,10 @@ class ConsumeOrderly(Consumption):
         while not queue.dropped and (remaining := deadline - trio.current_time()) > 0:
             await trio.sleep(min(remaining, 0.5))
 
-    async def _consume_run(self, queue: ProcessQueue, shown_queue: MessageQueue) -> float | None:
+    async def _consume_run(self, queue: ProcessQueue) -> float | None:
         """Consume what a worker takes at once; how long to pause after a failure, None where there was none."""
         messages = queue.oldest(_RUN)
-        job = ConsumeJob(queue, messages, shown_queue, orderly=True, batch=self._batch)
+        job = ConsumeJob(queue, messages, orderly=True, batch=self._batch)
         await self.run_alone(job)
         now = trio.current_time()
         queue.last_consume = now * 1000
@@ -99,11 +98,6 @@ class ConsumeOrderly(Consumption):
             return job.context.suspend if job.context.suspend is not None else self._config.suspend
         self._settle(queue, failed)
         return None
-
-    def _finished(self, jobs: Sequence[ConsumeJob]) -> None:
-        for job in jobs:
-            assert job.on_finished is not None
-            job.on_finished()
 
     def _settle(self, queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         queue.finish(messages)

@@ -14,7 +14,6 @@ Java: ConsumeMessageConcurrentlyService.consumeExecutor
 
 from __future__ import annotations
 
-import logging
 import threading
 from _thread import LockType, allocate_lock
 from collections import deque
@@ -24,8 +23,6 @@ import trio
 
 from rocketlet.client.consuming.consume_job import Call, ConsumeJob, Finished
 from rocketlet.client.wakeup import Wakeup
-
-log = logging.getLogger("rocketlet.client.consume_workers")
 
 _LOOK_EVERY = 0.002
 _FAST = 4  # jobs that one thread takes between two looks, at least, if more threads would not help

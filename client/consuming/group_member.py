@@ -9,7 +9,7 @@ Java: client/impl/consumer/MQConsumerInner.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import trio
 
@@ -58,7 +58,8 @@ class GroupMember:
         )
         self.config = config
         self._clock = world.clock
-        self._nursery: trio.Nursery | None = None
+        self.held: dict[MessageQueue, ProcessQueue] = {}
+        """The queues that it consumes now, and those that it is releasing."""
         self._running = False
         """From its first heartbeat until it shuts down."""
         self.session.handlers[int(RequestCode.GET_CONSUMER_RUNNING_INFO)] = Handler(
@@ -66,11 +67,6 @@ class GroupMember:
         )
         self.session.consumers.append(self.consumer_data)
         self.session.topics.append(self.topics_in_use)
-
-    @property
-    def held(self) -> Mapping[MessageQueue, ProcessQueue]:
-        """The queues that it consumes now, and those that it is releasing."""
-        return {}
 
     def topics_in_use(self) -> Iterable[str]:
         """Topics whose routes are needed, by their names on the wire."""
@@ -82,7 +78,6 @@ class GroupMember:
         """Be a member until `stop` is set, then shut down in order. Started once there is something to consume from."""
         self.started_at = self._clock()
         async with self.session.opened() as nursery:
-            self._nursery = nursery
             await self._begin(nursery)
             self._running = True
             task_status.started()

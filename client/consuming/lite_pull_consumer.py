@@ -49,7 +49,7 @@ class LitePullEngine(QueueHolder):
         """Which parts of which batches users have finished; appended by any thread, applied by `collect`."""
         self._commits = config.auto_commit
         self._filters: dict[str, Subscription] = {}
-        self._assigned: set[MessageQueue] | None = None
+        """By topic of the queues that are assigned by hand."""
         self._paused: set[MessageQueue] = set()
 
     # ---- life
@@ -69,13 +69,13 @@ class LitePullEngine(QueueHolder):
             await self.rebalance.give_up_all()
 
     def topics_in_use(self) -> Iterable[str]:
-        return {*self.subscriptions, *(queue.topic for queue in self._assigned or ())}
+        return {*self.subscriptions, *self._filters}
 
     # ---- which queues
 
     def subscribe(self, topic: str, selection: Selection = "*") -> None:
         """Share a topic with the other members of the group."""
-        if self._assigned is not None:
+        if self.rebalance.by_hand:
             raise InvalidUse("queues are assigned to this consumer", advice="either subscribe or assign")
         super().subscribe(topic, selection)
 
@@ -83,23 +83,22 @@ class LitePullEngine(QueueHolder):
         """Pull exactly these queues, whoever else does. Requires: it runs."""
         if self.subscriptions:
             raise InvalidUse("this consumer has subscriptions", advice="either subscribe or assign")
-        assigned = self._assigned = {self.wire_queue(queue) for queue in queues}
+        assigned = {self.wire_queue(queue) for queue in queues}
         self.rebalance.by_hand = True
         self._filters = {
             topic: subscription_of(topic, selection, self._clock()) for topic in {queue.topic for queue in assigned}
         }
-        held = self.rebalance.held
-        for queue in [queue for queue in held if queue not in assigned]:
-            process_queue = held.pop(queue)
+        for queue in [queue for queue in self.held if queue not in assigned]:
+            process_queue = self.held.pop(queue)
             process_queue.drop()
             await self.on_given_up(process_queue)
         for queue in assigned:
-            if queue not in held:
+            if queue not in self.held:
                 self._assign_at(queue, await self.rebalance.start_offset(queue))
 
     def _assign_at(self, queue: MessageQueue, offset: int) -> None:
         process_queue = self.rebalance.new_process_queue(queue, offset)
-        self.rebalance.held[queue] = process_queue
+        self.held[queue] = process_queue
         self.on_taken(process_queue)
 
     def filter_of(self, topic: str) -> Subscription | None:
@@ -110,7 +109,7 @@ class LitePullEngine(QueueHolder):
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Continue at an offset. Raises InvalidUse where the queue does not have it."""
         wire = self.wire_queue(queue)
-        process_queue = self.rebalance.held.get(wire)
+        process_queue = self.held.get(wire)
         if process_queue is None or process_queue.dropped:
             raise InvalidUse(f"{queue} is not a queue of this consumer now", advice="look at assignment()")
         low, high = await self.queries.min_offset(queue), await self.queries.max_offset(queue)
@@ -119,7 +118,7 @@ class LitePullEngine(QueueHolder):
         self._move(wire, offset)
 
     def _move(self, queue: MessageQueue, offset: int) -> None:
-        process_queue = self.rebalance.held[queue]
+        process_queue = self.held[queue]
         process_queue.drop()
         self.stop_pulling(process_queue)
         self._assign_at(queue, offset)
@@ -164,8 +163,7 @@ class LitePullEngine(QueueHolder):
 
     def watch(self, topic: str, changed: QueuesChanged) -> None:
         """Call `changed(topic, queues)` whenever the topic has other queues than before."""
-        assert self._nursery is not None
-        self._nursery.start_soon(self._watch, topic, changed)
+        self.session.start_task(self._watch, topic, changed)
 
     async def _watch(self, topic: str, changed: QueuesChanged) -> None:
         previous: set[MessageQueue] | None = None

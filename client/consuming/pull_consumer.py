@@ -5,8 +5,6 @@ Java: client/impl/consumer/DefaultMQPullConsumerImpl.java
 
 from __future__ import annotations
 
-import logging
-
 import trio
 
 from rocketlet.client.config import PullConfig
@@ -22,8 +20,6 @@ from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.subscription import Subscription
 from rocketlet.remoting.protocol import pulling
 from rocketlet.remoting.response_codes import ResponseCode
-
-log = logging.getLogger("rocketlet.client.pull_consumer")
 
 _ANSWER_TIMEOUT = 10.0  # RocketMQ's, for a pull that the broker does not hold
 

@@ -100,7 +100,8 @@ class PushEngine(QueueHolder):
             raise InvalidUse("the consumer has no subscription", advice="subscribe to a topic before the start")
         if not self.broadcasting:
             self.subscriptions[self._retry_topic] = self.subscription(self._retry_topic, "*")
-        await nursery.start(self.consumption.run)
+        await nursery.start(self.consumption.workers.run)
+        nursery.start_soon(self.consumption.watch)
         await super()._begin(nursery)
         interval = self.config.persist_interval
         nursery.start_soon(self._persist_forever, _FIRST_PERSIST if interval >= 5 else interval)
@@ -111,7 +112,7 @@ class PushEngine(QueueHolder):
         self._suspended = True
         for loop in self._loops.values():
             loop.scope.cancel()
-        self.consumption.abandon()
+        self.consumption.workers.abandon()
         with trio.move_on_after(self.config.shutdown_timeout) as waiting:
             if self.config.orderly:
                 await self.rebalance.give_up_all()
@@ -120,7 +121,7 @@ class PushEngine(QueueHolder):
             log.warning("listeners of %s are still running; their messages will be redelivered", self.group)
         self.collect()
         with trio.move_on_after(self.config.request_timeout):
-            await self.offsets.persist(list(self.rebalance.held), wait=True)
+            await self.offsets.persist(list(self.held), wait=True)
             await self.rebalance.give_up_all()
             if self.tracer is not None:
                 await self.tracer.flush()
@@ -150,8 +151,7 @@ class PushEngine(QueueHolder):
         await self.consumption.on_queue_left(process_queue)
 
     def collect(self) -> None:
-        """Apply what has been consumed so far."""
-        self.consumption.collect()
+        self.consumption.workers.collect()
 
     # ---- the consumer's side of pulling (pull_loop)
 
@@ -171,7 +171,7 @@ class PushEngine(QueueHolder):
         if queue.topic == self._retry_topic:
             for message in messages:
                 restore_topic(message, shown_queue.topic, self.config.namespace)
-        self.consumption.submit(process_queue, messages, shown_queue)
+        self.consumption.submit(process_queue, messages)
 
     def full(self, process_queue: ProcessQueue) -> str:
         if self._suspended:
@@ -199,7 +199,7 @@ class PushEngine(QueueHolder):
             return Reply()
         table = ResetOffsetBody.from_json(bytes(request.body)).offsetTable
         for queue, offset in table.items():
-            process_queue = self.rebalance.held.get(queue)
+            process_queue = self.held.get(queue)
             if process_queue is not None and queue.topic == request.header.topic:
                 log.warning("%s is set to offset %d by %s", queue, offset, request.connection.peer)
                 self.rebalance.restart(process_queue, offset)
@@ -210,7 +210,7 @@ class PushEngine(QueueHolder):
         self.collect()
         table = {
             queue: process_queue.committable()
-            for queue, process_queue in self.rebalance.held.items()
+            for queue, process_queue in self.held.items()
             if queue.topic == request.header.topic and not process_queue.dropped
         }
         return Reply(body=ConsumerStatusBody(messageQueueTable=table).to_json())
@@ -222,7 +222,7 @@ class PushEngine(QueueHolder):
         restore_topic(message, self._retry_topic, self.config.namespace)
         start = self.session.world.clock()
         process_queue = ProcessQueue(message.queue, message.queue_offset, 0)
-        job = ConsumeJob(process_queue, [message], message.queue, orderly=self.config.orderly)
+        job = ConsumeJob(process_queue, [message], orderly=self.config.orderly)
         await self.consumption.run_alone(job)
         result = "CR_SUCCESS"
         if job.error is not None:

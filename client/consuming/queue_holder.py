@@ -9,8 +9,6 @@ RebalancePushImpl.java#computePullFromWhereWithException
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import trio
 
 from rocketlet.client.config import PullConfig, PushConfig
@@ -53,15 +51,9 @@ class QueueHolder(GroupMember, Puller):
         )
         self.session.routes_changed.append(lambda topic: self.rebalance.wake())
 
-    @property
-    def held(self) -> Mapping[MessageQueue, ProcessQueue]:
-        return self.rebalance.held
-
     def assignment(self) -> set[MessageQueue]:
         """The queues that this consumer holds now."""
-        return {
-            self.shown(queue) for queue, process_queue in list(self.rebalance.held.items()) if not process_queue.dropped
-        }
+        return {self.shown(queue) for queue, process_queue in list(self.held.items()) if not process_queue.dropped}
 
     async def lag(self) -> dict[MessageQueue, int]:
         """For each queue that this consumer holds, how many messages were not consumed yet when it was asked."""
@@ -89,15 +81,13 @@ class QueueHolder(GroupMember, Puller):
         wire = self.wire_topic(topic)
         self.subscriptions[wire] = self.subscription(wire, selection)
         if self._running:
-            assert self._nursery is not None
-            self._nursery.start_soon(self._subscribed, wire)
+            self.session.start_task(self._subscribed, wire)
 
     def unsubscribe(self, topic: str) -> None:
         """Unsubscribe; its queues are released."""
         self.subscriptions.pop(self.wire_topic(topic), None)
         if self._running:
-            assert self._nursery is not None
-            self._nursery.start_soon(self.session.heartbeat)
+            self.session.start_task(self.session.heartbeat)
             self.rebalance.wake()
 
     async def _subscribed(self, topic: str) -> None:
@@ -113,10 +103,10 @@ class QueueHolder(GroupMember, Puller):
     async def persist(self, *, wait: bool = False) -> None:
         """Commit how far all held queues are consumed; with `wait` the brokers answer."""
         self.collect()
-        for process_queue in self.rebalance.held.values():
+        for process_queue in self.held.values():
             if not process_queue.dropped:
                 self.offsets.update(process_queue.queue, process_queue.committable())
-        await self.offsets.persist(list(self.rebalance.held), wait=wait)
+        await self.offsets.persist(list(self.held), wait=wait)
 
     async def _persist_forever(self, first: float) -> None:
         await trio.sleep(first)
@@ -128,9 +118,8 @@ class QueueHolder(GroupMember, Puller):
 
     def on_taken(self, process_queue: ProcessQueue) -> None:
         """Start pulling a queue."""
-        assert self._nursery is not None
         loop = self._loops[process_queue] = PullLoop(process_queue, self)
-        self._nursery.start_soon(loop.run)
+        self.session.start_task(loop.run)
 
     def stop_pulling(self, process_queue: ProcessQueue) -> None:
         """Stop the pulls of a queue; an answer that the broker still holds is dropped."""

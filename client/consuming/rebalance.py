@@ -54,7 +54,7 @@ class Rebalance:
         kind: type[ProcessQueue],
     ) -> None:
         """`taken` begins to pull a queue. `given_up` stops that and commits; the queue is dropped already."""
-        self.held: dict[MessageQueue, ProcessQueue] = {}
+        self.held = member.held
         self.by_hand = False
         """The queues are assigned by the user; there is nothing to balance."""
         self.totals = Totals()
@@ -69,7 +69,6 @@ class Rebalance:
         self._brokers = member.session.brokers
         self._locking = locking
         self._wakeup = Wakeup()
-        self._nursery: trio.Nursery | None = None
         self._leaving: set[MessageQueue] = set()
         self._departures = trio.lowlevel.ParkingLot()
         self._incomplete = False
@@ -81,28 +80,17 @@ class Rebalance:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Balance until cancelled; started after the first round."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            if self._locking:
-                nursery.start_soon(self._renew_locks)
-            await self.balance()
-            task_status.started()
-            pauses = self._pauses()
-            while True:
-                interval = self._member.config.rebalance_interval
-                woken = await self._wakeup.wait(min(next(pauses), interval) if self._incomplete else interval)
-                if woken or not self._incomplete:
-                    pauses = self._pauses()
-                await self.balance()
-
-    @staticmethod
-    def _pauses() -> Iterator[float]:
-        return retry_pauses(_MAX_PAUSE)
-
-    async def _renew_locks(self) -> None:
+        if self._locking:
+            self._member.session.start_task(self._renew_locks)
+        await self.balance()
+        task_status.started()
+        interval = self._member.config.rebalance_interval
+        pauses = retry_pauses(_MAX_PAUSE)
         while True:
-            await trio.sleep(LOCK_INTERVAL)
-            await self._renew()
+            woken = await self._wakeup.wait(min(next(pauses), interval) if self._incomplete else interval)
+            if woken or not self._incomplete:
+                pauses = retry_pauses(_MAX_PAUSE)
+            await self.balance()
 
     async def balance(self) -> None:
         """One round over all topics."""
@@ -223,12 +211,11 @@ class Rebalance:
 
     async def _give_up(self, queues: Iterable[MessageQueue]) -> None:
         """Start releasing, and wait a moment for the queues that have nothing to wait for."""
-        assert self._nursery is not None
         leaving = [self.held[queue] for queue in queues if queue not in self._leaving]
         for process_queue in leaving:
             process_queue.drop()
             self._leaving.add(process_queue.queue)
-            self._nursery.start_soon(self._release, process_queue)
+            self._member.session.start_task(self._release, process_queue)
         with trio.move_on_after(_COMMIT_TIME):
             while not self._leaving.isdisjoint(process_queue.queue for process_queue in leaving):
                 await self._departures.park()
@@ -257,7 +244,7 @@ class Rebalance:
 
     async def _lock(self, queues: list[MessageQueue]) -> set[MessageQueue]:
         locked: set[MessageQueue] = set()
-        for address, part in self._by_broker(queues):
+        for address, part in self._by_master(queues):
             try:
                 locked |= await self._brokers.lock(address, self._client_id, self._group, part)
             except ClientError as error:
@@ -273,9 +260,14 @@ class Rebalance:
         except ClientError as error:
             log.info("the lock of %s was not given back and will expire: %s", queue, error)
 
-    async def _renew(self) -> None:
+    async def _renew_locks(self) -> None:
+        while True:
+            await trio.sleep(LOCK_INTERVAL)
+            await self._renew_once()
+
+    async def _renew_once(self) -> None:
         process_queues = [process_queue for process_queue in self.held.values() if not process_queue.dropped]
-        for address, part in self._by_broker([process_queue.queue for process_queue in process_queues]):
+        for address, part in self._by_master([process_queue.queue for process_queue in process_queues]):
             sent_at = trio.current_time() * 1000
             try:
                 granted = await self._brokers.lock(address, self._client_id, self._group, part)
@@ -298,13 +290,11 @@ class Rebalance:
         process_queue.drop()
         self.wake()
 
-    def _by_broker(self, queues: Iterable[MessageQueue]) -> list[tuple[str, list[MessageQueue]]]:
+    def _by_master(self, queues: Iterable[MessageQueue]) -> Iterator[tuple[str, list[MessageQueue]]]:
         by_name: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             by_name.setdefault(queue.broker_name, []).append(queue)
-        result = []
         for name, part in by_name.items():
             address = self._routes.master(name)
             if address is not None:
-                result.append((address, part))
-        return result
+                yield address, part

@@ -32,7 +32,6 @@ class Route:
     writable: tuple[MessageQueue, ...]
     readable: tuple[MessageQueue, ...]
     addresses: dict[str, dict[int, str]]
-    clusters: dict[str, str]
     data: TopicRouteData
     borrowed: bool = False
     turns: count[int] = field(default_factory=count)
@@ -55,7 +54,6 @@ def route_of(topic: str, data: TopicRouteData, first_turn: int = 0) -> Route:
             for queue_id in range(queues.readQueueNums)
         ),
         addresses=addresses,
-        clusters={broker.brokerName: broker.cluster for broker in data.brokerDatas},
         data=data,
         turns=count(first_turn),
     )

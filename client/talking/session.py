@@ -14,11 +14,11 @@ Java: client/impl/factory/MQClientInstance.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -117,6 +117,11 @@ class Session:
                 yield nursery
             finally:
                 nursery.cancel_scope.cancel()
+
+    def start_task(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run something beside the three tasks, for as long as they run. Requires: it is open."""
+        assert self._nursery is not None
+        self._nursery.start_soon(function, *args)
 
     # ---- connections
 

@@ -18,7 +18,7 @@ QUEUE = MessageQueue("T", "a", 0)
 
 def jobs(count: int) -> list[ConsumeJob]:
     process_queue = ProcessQueue(QUEUE, 0, 0)
-    return [ConsumeJob(process_queue, [received(n)], QUEUE) for n in range(count)]
+    return [ConsumeJob(process_queue, [received(n)]) for n in range(count)]
 
 
 async def run_workers(
