@@ -19,7 +19,7 @@ Java: client/impl/consumer/RebalanceImpl.java, RebalancePushImpl.java, Rebalance
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 
 import trio
 
@@ -160,9 +160,9 @@ class Rebalance:
     # ---- acquiring and releasing
 
     async def _take(self, queues: list[MessageQueue]) -> None:
-        locked = await self._lock(queues) if self._locking else set(queues)
+        locked = await self._lock(queues) if self._locking else dict.fromkeys(queues, True)
         for queue in queues:
-            if queue not in locked:
+            if not locked.get(queue):
                 self._incomplete = True
                 continue
             offset = self._restarting.pop(queue, None)
@@ -192,17 +192,16 @@ class Rebalance:
         stored = await member.offsets.read(queue)
         if stored is not None:
             return stored
-        retries = is_retry_topic(queue.topic)
-        match config.consume_from:
-            case ConsumeFrom.FIRST_OFFSET:
+        match config.consume_from, is_retry_topic(queue.topic):
+            case ConsumeFrom.FIRST_OFFSET, _:
                 return await self._brokers.min_offset(address, queue)
-            case ConsumeFrom.LAST_OFFSET:
-                return 0 if retries else await self._brokers.max_offset(address, queue)
-            case ConsumeFrom.TIMESTAMP:
-                if retries:
-                    return await self._brokers.max_offset(address, queue)
+            case ConsumeFrom.LAST_OFFSET, True:
+                return 0
+            case ConsumeFrom.TIMESTAMP, False:
                 timestamp = config.consume_timestamp or member.started_at - _HALF_AN_HOUR_MS
                 return await self._brokers.offset_at(address, queue, timestamp)
+            case _:
+                return await self._brokers.max_offset(address, queue)
 
     def new_process_queue(self, queue: MessageQueue, offset: int) -> ProcessQueue:
         """A process queue that counts in the totals of its topic and of all topics."""
@@ -242,42 +241,42 @@ class Rebalance:
 
     # ---- locks
 
-    async def _lock(self, queues: list[MessageQueue]) -> set[MessageQueue]:
-        locked: set[MessageQueue] = set()
-        for address, part in self._by_master(queues):
+    async def _lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, bool]:
+        """Whether each is locked for this client now; without those whose broker does not say so."""
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        answers: dict[MessageQueue, bool] = {}
+        for name, part in by_broker.items():
+            address = self._routes.master(name)
+            if address is None:
+                continue
             try:
-                locked |= await self._brokers.lock(address, self._client_id, self._group, part)
+                locked = await self._brokers.lock(address, self._client_id, self._group, part)
             except ClientError as error:
                 log.warning("queues of %s could not be locked: %s", self._group, error)
-        return locked
+            else:
+                answers.update((queue, queue in locked) for queue in part)
+        return answers
 
     async def _unlock(self, queue: MessageQueue) -> None:
         address = self._routes.master(queue.broker_name)
         if address is None:
             return
         try:
-            await self._brokers.unlock(address, self._client_id, self._group, [queue])
+            await self._brokers.unlock(address, self._client_id, self._group, queue)
         except ClientError as error:
             log.info("the lock of %s was not given back and will expire: %s", queue, error)
 
     async def _renew_locks(self) -> None:
         while True:
             await trio.sleep(LOCK_INTERVAL)
-            await self._renew_once()
-
-    async def _renew_once(self) -> None:
-        process_queues = [process_queue for process_queue in self.held.values() if not process_queue.dropped]
-        for address, part in self._by_master([process_queue.queue for process_queue in process_queues]):
             sent_at = trio.current_time() * 1000
-            try:
-                granted = await self._brokers.lock(address, self._client_id, self._group, part)
-            except ClientError as error:
-                log.warning("locks of %s were not renewed: %s", self._group, error)
-                continue
-            for queue in part:
+            held = [queue for queue, process_queue in self.held.items() if not process_queue.dropped]
+            for queue, granted in (await self._lock(held)).items():
                 process_queue = self.held.get(queue)
                 if process_queue is not None:
-                    self._renewed(process_queue, queue in granted, sent_at)
+                    self._renewed(process_queue, granted, sent_at)
 
     def _renewed(self, process_queue: ProcessQueue, granted: bool, sent_at: float) -> None:
         # Another member may have held a lock that lapsed in between: then our offset is outdated, and what is pulled
@@ -289,12 +288,3 @@ class Rebalance:
         process_queue.locked = False
         process_queue.drop()
         self.wake()
-
-    def _by_master(self, queues: Iterable[MessageQueue]) -> Iterator[tuple[str, list[MessageQueue]]]:
-        by_name: dict[str, list[MessageQueue]] = {}
-        for queue in queues:
-            by_name.setdefault(queue.broker_name, []).append(queue)
-        for name, part in by_name.items():
-            address = self._routes.master(name)
-            if address is not None:
-                yield address, part

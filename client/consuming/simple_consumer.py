@@ -52,10 +52,10 @@ class _Place:
 class SimpleEngine(GroupMember):
     """One simple consumer. All of it is called on its loop."""
 
+    config: SimpleConfig
+
     def __init__(self, group: str, config: SimpleConfig, world: World) -> None:
         super().__init__(group, config, world)
-        self._invisible = config.invisible
-        self._orderly = config.orderly
         self._turn = 0
 
     async def subscribe(self, topic: str, selection: Selection = "*") -> None:
@@ -77,20 +77,17 @@ class SimpleEngine(GroupMember):
         """Messages that are ours for `invisible` seconds; none where there are none within `wait` seconds."""
         if not self.subscriptions:
             raise InvalidUse("nothing is subscribed", advice="subscribe to a topic, or give topics={'orders': '*'}")
-        at_most, invisible = min(at_most, MOST), self._invisible if invisible is None else invisible
+        at_most, invisible = min(at_most, MOST), self.config.invisible if invisible is None else invisible
         if at_most < 1 or invisible < 0 or wait < 0:
             raise InvalidUse(f"receive({at_most}, {wait}, {invisible}) makes no sense")
         deadline = trio.current_time() + wait
         while True:
             places = await self._places()
             remaining = max(deadline - trio.current_time(), 0.0)
-            if len(places) == 1:
-                hold = min(remaining, _LONGEST_WAIT)
-                messages = await self._pop_from(places, at_most, invisible, hold)
-            else:
-                messages = await self._pop_from(places, at_most, invisible, 0.0)
-                if messages == [] and remaining > 0:
-                    await self._wait_for_message(places, min(remaining, _LONGEST_WAIT))
+            hold, is_only = min(remaining, _LONGEST_WAIT), len(places) == 1
+            messages = await self._pop_from(places, at_most, invisible, hold if is_only else 0.0)
+            if messages == [] and not is_only and remaining > 0:
+                await self._wait_for_message(places, hold)
             if messages or trio.current_time() >= deadline:
                 return messages or []
             if messages is None:
@@ -142,15 +139,15 @@ class SimpleEngine(GroupMember):
             initMode=popping.FROM_MIN if self.config.consume_from.value.endswith("FIRST_OFFSET") else popping.FROM_MAX,
             expType=subscription.expression_type,
             exp=subscription.expression,
-            order=self._orderly,
-            attemptId=uuid.uuid4().hex if self._orderly else None,
+            order=self.config.orderly,
+            attemptId=uuid.uuid4().hex if self.config.orderly else None,
             bname=place.broker_name,
         )
         address = self._address(place.broker_name)
         try:
             answer, body = await self.session.brokers.pop(address, header, hold + _SPARE)
         except (Unreachable, TimedOut):
-            if not self._orderly:
+            if not self.config.orderly:
                 raise
             # Its answer may be lost; the same attempt is given the same messages.
             answer, body = await self.session.brokers.pop(address, header, _SPARE)
@@ -186,7 +183,7 @@ class SimpleEngine(GroupMember):
     async def _notified(self, place: _Place, hold: float, scope: trio.CancelScope) -> None:
         header = popping.NotificationHeader(
             self.group, place.subscription.topic, pollTime=round(hold * 1000), bornTime=self._clock(),
-            order=self._orderly, expType=place.subscription.expression_type, exp=place.subscription.expression,
+            order=self.config.orderly, expType=place.subscription.expression_type, exp=place.subscription.expression,
             bname=place.broker_name,
         )  # fmt: skip
         try:

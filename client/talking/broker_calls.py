@@ -107,15 +107,10 @@ class BrokerCalls:
         with readable("the answer to a lock", address):
             return {locked.queue for locked in membership.LockBatchAnswerBody.from_json(answer.body).lockOKMQSet}
 
-    async def unlock(
-        self, address: str, client_id: str, group: str, queues: Sequence[MessageQueue], *, wait: bool = False
-    ) -> None:
-        """42."""
-        body = membership.LockBatchBody(client_id, group, [WireQueue.of(queue) for queue in queues]).to_json()
-        if wait:
-            await self._ask(self.vip(address), RequestCode.UNLOCK_BATCH_MQ, None, body, timeout=LOCK_TIMEOUT)
-        else:
-            await self._command(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
+    async def unlock(self, address: str, client_id: str, group: str, queue: MessageQueue) -> None:
+        """42, one-way."""
+        body = membership.LockBatchBody(client_id, group, [WireQueue.of(queue)]).to_json()
+        await self._command(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
 
     # ---- offsets
 
