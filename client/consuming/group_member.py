@@ -65,8 +65,8 @@ class GroupMember:
         self.session.handlers[int(RequestCode.GET_CONSUMER_RUNNING_INFO)] = Handler(
             self._running_info, GetConsumerRunningInfoHeader
         )
-        self.session.consumers.append(self.consumer_data)
-        self.session.topics.append(self.topics_in_use)
+        self.session.consumer_data = self._consumer_data
+        self.session.topics_in_use = self.topics_in_use
 
     def topics_in_use(self) -> Iterable[str]:
         """Topics whose routes are needed, by their names on the wire."""
@@ -122,12 +122,8 @@ class GroupMember:
             route = self.session.routes.get(subscription.topic)
             if subscription.expression_type == TAG or route is None:
                 continue
-            for broker_name in route.addresses:
-                place = self.session.routes.address(broker_name)
-                if place is not None:
-                    await self.session.brokers.check_subscription(
-                        place[0], self.session.client_id, self.group, subscription
-                    )
+            for address in filter(None, map(self.session.routes.reader, route.addresses)):
+                await self.session.brokers.check_subscription(address, self.session.client_id, self.group, subscription)
 
     # ---- to the brokers
 
@@ -157,7 +153,7 @@ class GroupMember:
         await self.session.reader_of(wire)  # so that the route is known
         return await self.offsets.read(wire)
 
-    def consumer_data(self) -> ConsumerData:
+    def _consumer_data(self) -> ConsumerData:
         """The group in heartbeats."""
         config = self.config
         return ConsumerData(

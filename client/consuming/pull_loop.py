@@ -13,6 +13,7 @@ Java: client/impl/consumer/DefaultMQPushConsumerImpl.java#pullMessage, PullMessa
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
@@ -175,26 +176,24 @@ class PullLoop:
             await trio.sleep(_AFTER_ERROR)
 
 
+@dataclass(slots=True, eq=False)
 class _Chain:
     """Pulls of one queue on one connection. While all goes well each answer asks for the next, in the turn of the
     connection that read it: no task runs in between, so that messages get to their listener sooner.
     """
 
-    def __init__(
-        self, queue: ProcessQueue, puller: Puller, subscription: Subscription, place: tuple[str, int], line: Connection
-    ) -> None:
-        self.asked_at = 0.0
-        self.on_progress = False
-        """Whether the last answer says to go on at another offset."""
-        self._queue = queue
-        self._puller = puller
-        self._subscription = subscription
-        self._place = place
-        self._line = line
-        self._opaque = 0
-        self._timeout_scope = trio.CancelScope()
-        self._task: trio.lowlevel.Task | None = None
-        self._last: tuple[int, pulling.PullMessageAnswerHeader] | ClientError | RecordError | None = None
+    _queue: ProcessQueue
+    _puller: Puller
+    _subscription: Subscription
+    _place: tuple[str, int]
+    _line: Connection
+    asked_at: float = 0.0
+    on_progress: bool = False
+    """Whether the last answer says to go on at another offset."""
+    _opaque: int = 0
+    _timeout_scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    _task: trio.lowlevel.Task | None = None
+    _last: tuple[int, pulling.PullMessageAnswerHeader] | ClientError | RecordError | None = None
 
     async def run(self) -> tuple[int, pulling.PullMessageAnswerHeader]:
         """Pull until an answer has to be looked at; its code and header. Raises ClientError, RecordError."""

@@ -49,7 +49,7 @@ class QueueHolder(GroupMember, Puller):
         self.session.handlers[int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)] = Handler(
             self._members_changed, NotifyConsumerIdsChangedHeader
         )
-        self.session.routes_changed.append(lambda topic: self.rebalance.wake())
+        self.session.on_changed_route = self.rebalance.wake
 
     def assignment(self) -> set[MessageQueue]:
         """The queues that this consumer holds now."""

@@ -82,11 +82,12 @@ class Session:
         self.namesrv = NamesrvCalls(self, addresses, world.random, config.request_timeout)
         self.brokers = BrokerCalls(self, config.request_timeout, vip=config.vip_channel)
         self.reader = MessageReader(config.namespace, config.max_inflated_size)
-        # What the client's producers and consumers add: groups, topics in use, listeners for changes of routes.
+        # What the client's one producer or consumer adds.
         self.producer_groups: list[str] = [INNER_PRODUCER_GROUP]
-        self.consumers: list[Callable[[], ConsumerData]] = []
-        self.topics: list[Callable[[], Iterable[str]]] = []
-        self.routes_changed: list[Callable[[str], None]] = []
+        self.consumer_data: Callable[[], ConsumerData] | None = None
+        self.topics_in_use: Callable[[], Iterable[str]] = tuple
+        """Those whose routes are to be known, beside those that were met."""
+        self.on_changed_route: Callable[[], None] | None = None
         self.known_everywhere = False
         """Heartbeats go to all masters of all clusters, not only to those in the routes of topics in use."""
         self._cluster_masters: set[str] | None = None
@@ -205,8 +206,8 @@ class Session:
         if not self.routes.put(route):
             return
         log.info("route of %s: %d queues to write, %d to read", route.topic, len(route.writable), len(route.readable))
-        for callback in self.routes_changed:
-            callback(route.topic)
+        if self.on_changed_route is not None:
+            self.on_changed_route()
         self._heartbeat_new_brokers()
 
     async def _learn_cluster(self) -> None:
@@ -223,7 +224,7 @@ class Session:
         while True:
             if self.known_everywhere:
                 await self._learn_cluster()
-            for topic in self._topics_in_use():
+            for topic in {*self.routes.topics(), *self.topics_in_use()}:
                 await self.try_to_refresh(topic)
             vanished = self.routes.forget_vanished()
             if vanished:
@@ -237,7 +238,8 @@ class Session:
         pauses = self._pauses()
         while True:
             await trio.sleep(next(pauses))
-            previous, missing = missing, {topic for topic in self._topics_in_use() if self._is_missing(topic)}
+            topics = {*self.routes.topics(), *self.topics_in_use()}
+            previous, missing = missing, {topic for topic in topics if self._is_missing(topic)}
             if missing != previous:
                 pauses = self._pauses()
             if self.known_everywhere and not self._cluster_masters:
@@ -253,20 +255,14 @@ class Session:
         route = self.routes.get(topic)
         return route is None or route.borrowed
 
-    def _topics_in_use(self) -> set[str]:
-        topics = set(self.routes.topics())
-        for topics_of in self.topics:
-            topics.update(topics_of())
-        return topics
-
     # ---- heartbeats
 
     def _needs_heartbeats(self) -> bool:
-        return bool(self.consumers) or len(self.producer_groups) > 1
+        return self.consumer_data is not None or len(self.producer_groups) > 1
 
     def _heartbeat_targets(self) -> set[str]:
         # Slaves keep no producers; they serve pulls, for which they must know the group.
-        addresses = self.routes.all_addresses() if self.consumers else set(self.routes.masters())
+        addresses = self.routes.all_addresses() if self.consumer_data is not None else set(self.routes.masters())
         return addresses | (self._cluster_masters or set())
 
     def _heartbeat_new_brokers(self) -> None:
@@ -293,7 +289,7 @@ class Session:
         body = HeartbeatData(
             clientID=self.client_id,
             producerDataSet=[ProducerData(groupName=group) for group in self.producer_groups],
-            consumerDataSet=[consumer() for consumer in self.consumers],
+            consumerDataSet=[self.consumer_data()] if self.consumer_data is not None else [],
         ).to_json()
         async with trio.open_nursery() as nursery:
             for address in addresses:
