@@ -11,15 +11,14 @@ Java: client/impl/consumer/ConsumeMessageConcurrentlyService.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import trio
 
 from rocketlet.client.config import PushConfig
-from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
+from rocketlet.client.consuming.consume_job import ConsumeJob
 from rocketlet.client.consuming.consume_results import ConsumeContext
-from rocketlet.client.consuming.consume_workers import Workers
-from rocketlet.client.consuming.consumption import Consumption
+from rocketlet.client.consuming.consumption import Consumption, WorkersFor
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.errors import ClientError
@@ -34,9 +33,7 @@ _EXPIRED_LEVEL = 3
 class ConsumeConcurrently(Consumption):
     """The concurrent consumption of one consumer."""
 
-    def __init__(
-        self, consumer: QueueHolder, config: PushConfig, workers: Callable[[Finished], Workers], batch: int
-    ) -> None:
+    def __init__(self, consumer: QueueHolder, config: PushConfig, workers: WorkersFor, batch: int) -> None:
         super().__init__(consumer, config, workers, batch)
         self._running: set[ConsumeJob] = set()
         self._returning = 0  # hand-overs in progress
@@ -144,10 +141,10 @@ class ConsumeConcurrently(Consumption):
             await trio.sleep(min(timeout, 60.0))
             limit = trio.current_time() - timeout
             for job in [job for job in self._running if 0 <= job.started < limit and not job.expired]:
-                await self._expire(job)
+                self._expire(job)
 
-    async def _expire(self, job: ConsumeJob) -> None:
-        if self._send_back is None or job not in self._running:
+    def _expire(self, job: ConsumeJob) -> None:
+        if self._send_back is None:
             return
         log.error(
             "a listener has kept %d messages of %s for %.0f s; they are sent back for another try",

@@ -14,14 +14,12 @@ Java: client/impl/consumer/ConsumeMessageOrderlyService.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import trio
 
 from rocketlet.client.config import PushConfig
-from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
-from rocketlet.client.consuming.consume_workers import Workers
-from rocketlet.client.consuming.consumption import Consumption
+from rocketlet.client.consuming.consume_job import ConsumeJob
+from rocketlet.client.consuming.consumption import Consumption, WorkersFor
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.errors import ClientError
@@ -37,9 +35,7 @@ _MAX_SUSPEND = 30.0
 class ConsumeOrderly(Consumption):
     """The orderly consumption of one consumer."""
 
-    def __init__(
-        self, consumer: QueueHolder, config: PushConfig, workers: Callable[[Finished], Workers], batch: int
-    ) -> None:
+    def __init__(self, consumer: QueueHolder, config: PushConfig, workers: WorkersFor, batch: int) -> None:
         super().__init__(consumer, config, workers, batch)
         self._locking = not consumer.broadcasting  # every member of a broadcasting group has all queues
         self._active: set[ProcessQueue] = set()  # queues being consumed

@@ -39,10 +39,19 @@ class Workers:
         self._results: deque[ConsumeJob] = deque()
         self._outstanding = 0
         self._drained = trio.lowlevel.ParkingLot()
+        self._now: Callable[[], float]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Work until cancelled."""
-        raise NotImplementedError
+        self._now = trio.lowlevel.current_clock().current_time
+        task_status.started()
+        try:
+            await self._serve()
+        finally:
+            self._jobs.clear()
+
+    async def _serve(self) -> None:
+        await trio.sleep_forever()
 
     def submit(self, jobs: Iterable[ConsumeJob]) -> None:
         """Run these jobs."""
@@ -92,20 +101,18 @@ class TaskWorkers(Workers):
         super().submit(jobs)
         self._idle.unpark(count=len(self._jobs))
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _serve(self) -> None:
         async with trio.open_nursery() as nursery:
             for _ in range(self._count):
                 nursery.start_soon(self._work)
-            task_status.started()
 
     async def _work(self) -> None:
-        clock = trio.lowlevel.current_clock().current_time
         while True:
             while not self._jobs:
                 await self._idle.park()
             job = self._jobs.popleft()
             try:
-                await job.run_in_task(self._call, clock)
+                await job.run_in_task(self._call, self._now)
             except BaseException:
                 job.expired = True  # cancelled: whether it was consumed is not known
                 raise
@@ -122,7 +129,6 @@ class OffLoopWorkers(Workers):
         super().__init__(call, count, finished)
         self._post = post
         self._posted = False
-        self._now: Callable[[], float] = lambda: 0.0
 
     def collect(self) -> None:
         self._posted = False
@@ -176,16 +182,13 @@ class ThreadWorkers(OffLoopWorkers):
         self._threads.append(thread)
         thread.start()
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        self._now = trio.lowlevel.current_clock().current_time
-        task_status.started()
+    async def _serve(self) -> None:
         try:
             while True:
                 await self._backlog.wait(1)
                 await self._wake_more()
         finally:
             self._stopping = True
-            self._jobs.clear()
             while self._idle:
                 self._idle.pop().release()
 

@@ -6,6 +6,7 @@ Java: client/impl/consumer/ConsumeMessageService.java
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import trio
 
@@ -15,13 +16,14 @@ from rocketlet.client.consuming.consume_workers import Workers
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.consuming.send_back import SendBack
 
+WorkersFor: TypeAlias = Callable[[Finished], Workers]
+"""Makes workers that hand finished jobs to this function."""
+
 
 class Consumption:
     """Feeds one consumer's listener. Lives on the engine's loop; only listeners run elsewhere."""
 
-    def __init__(
-        self, consumer: QueueHolder, config: PushConfig, workers: Callable[[Finished], Workers], batch: int
-    ) -> None:
+    def __init__(self, consumer: QueueHolder, config: PushConfig, workers: WorkersFor, batch: int) -> None:
         self._consumer = consumer
         self._config = config
         self.workers = workers(self._finished)

@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Mapping
 import trio
 
 from rocketlet.client.config import PullConfig
-from rocketlet.client.consuming.message_buffer import MessageBuffer
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.pulled_queue import Pulled, PulledQueue
+from rocketlet.client.consuming.pulled_queue import MessageBuffer, Pulled, PulledQueue
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.consuming.selector import Selection, subscription_of
 from rocketlet.client.errors import ClientError, InvalidUse

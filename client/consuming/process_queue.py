@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from rocketlet.common.message import MessageQueue, ReceivedMessage
@@ -33,38 +33,27 @@ class Totals:
     bytes: int = 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ProcessQueue:
     """One queue's open messages. Times are milliseconds that the caller reads from its clock."""
 
-    __slots__ = (
-        "_open",
-        "_order",
-        "_totals",
-        "bytes",
-        "dropped",
-        "last_consume",
-        "last_lock",
-        "last_pull",
-        "locked",
-        "pulled_to",
-        "queue",
-    )
+    queue: MessageQueue
+    pulled_to: int
+    last_pull: float
+    totals: Sequence[Totals] = ()
+    bytes: int = 0
+    dropped: bool = False
+    locked: bool = False
+    last_lock: float = 0.0
+    last_consume: float = field(init=False)
+    _open: dict[int, ReceivedMessage] = field(default_factory=dict)
+    # Offsets in the order of arrival. Those at the head that are no longer open are dropped lazily:
+    # next(iter(dict)) would do without it, but walks over every deleted entry, and a thousand messages deep that
+    # costs more than all else.
+    _order: deque[int] = field(default_factory=deque)
 
-    def __init__(self, queue: MessageQueue, start: int, now: float, totals: Sequence[Totals] = ()) -> None:
-        self.queue = queue
-        self._totals = totals
-        self.pulled_to = start
-        self.bytes = 0
-        self.dropped = False
-        self.locked = False
-        self.last_lock = 0.0
-        self.last_pull = now
-        self.last_consume = now
-        self._open: dict[int, ReceivedMessage] = {}
-        # Offsets in the order of arrival. Those at the head that are no longer open are dropped lazily:
-        # next(iter(dict)) would do without it, but walks over every deleted entry, and a thousand messages deep that
-        # costs more than all else.
-        self._order: deque[int] = deque()
+    def __post_init__(self) -> None:
+        self.last_consume = self.last_pull
 
     # ---- filling
 
@@ -84,7 +73,7 @@ class ProcessQueue:
     def _count(self, count: int, size: int) -> None:
         self.bytes += size
         if not self.dropped:
-            for totals in self._totals:
+            for totals in self.totals:
                 totals.count += count
                 totals.bytes += size
 
@@ -153,7 +142,7 @@ class ProcessQueue:
     def drop(self) -> None:
         """The queue is no longer ours. Listeners finish the messages that they have, but nothing is committed."""
         if not self.dropped:
-            for totals in self._totals:
+            for totals in self.totals:
                 totals.count -= self.count
                 totals.bytes -= self.bytes
             self.dropped = True

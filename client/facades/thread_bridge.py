@@ -20,7 +20,7 @@ import trio
 
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import ThreadWorkers, Workers
-from rocketlet.client.consuming.message_buffer import MessageBuffer
+from rocketlet.client.consuming.pulled_queue import MessageBuffer
 from rocketlet.client.coroutines import as_coroutine_function, called, completed
 from rocketlet.client.errors import InvalidUse
 from rocketlet.client.facades.bridges import Wrapper
