@@ -72,10 +72,10 @@ class Session:
     def __init__(self, config: ClientConfig, world: World, *, stable_id: bool = False) -> None:
         addresses = name_servers(config.namesrv)
         ip = world.ip or identity.local_address(addresses[0])
-        instance = identity.instance_name(config.instance_name, stable_id, world.clock, world.random)
+        instance = config.instance_name or ("DEFAULT" if stable_id else "")
         self.config = config
         self.world = world
-        self.client_id = identity.client_id(ip, instance, config.unit_name)
+        self.client_id = identity.client_id(ip, instance, config.unit_name, world.clock, world.random)
         self.unique_ids = identity.unique_ids(ip, world.clock, world.random)
         self.handlers: dict[int, Handler] = {}
         self.routes = RouteCache()
