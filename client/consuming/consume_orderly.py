@@ -105,14 +105,12 @@ class ConsumeOrderly(Consumption):
         """Count the try; False when all messages have reached their limit and have become dead letters."""
         has_failed = False
         for message in messages:
-            if self._send_back is None or message.reconsume_times < self._send_back.orderly_limit:
-                message.reconsume_times += 1
-                has_failed = True
-                continue
-            try:
-                await self._send_back.orderly(message)
-            except ClientError as error:
-                log.warning("%s could not be sent to the dead letters, trying again: %s", message.message_id, error)
-                message.reconsume_times += 1
-                has_failed = True
+            if self._send_back is not None and message.reconsume_times >= self._send_back.orderly_limit:
+                try:
+                    await self._send_back.orderly(message)
+                    continue
+                except ClientError as error:
+                    log.warning("%s could not be sent to the dead letters, trying again: %s", message.message_id, error)
+            message.reconsume_times += 1
+            has_failed = True
         return has_failed

@@ -173,8 +173,7 @@ class GroupMember:
     def check_is_ours(self, group: str) -> None:
         """Raises Refused if a request is about another group."""
         if group != self.group:
-            text = f"The Consumer Group <{group}> not exist in this consumer client"
-            raise Refused(ResponseCode.SYSTEM_ERROR, text)
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer client")
 
     def _running_info(self, request: Request) -> Reply:
         self.check_is_ours(request.header.consumerGroup)

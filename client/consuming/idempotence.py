@@ -170,7 +170,12 @@ def once(
 
         async def run_once(message: ReceivedMessage) -> Any:
             name = key(message)
-            if not _begin(keys, name):
+            is_ours = keys.begin(name)
+            if is_ours is None:
+                raise InProgress(
+                    f"key {name} is being consumed in another delivery of its message; this one will be redelivered"
+                )
+            if not is_ours:
                 return None
             succeeded = False
             try:
@@ -184,12 +189,3 @@ def once(
         return wraps(listener)(once_only)
 
     return wrap
-
-
-def _begin(keys: Keys, name: str) -> bool:
-    is_ours = keys.begin(name)
-    if is_ours is None:
-        raise InProgress(
-            f"key {name} is being consumed in another delivery of its message; this one will be redelivered"
-        )
-    return is_ours

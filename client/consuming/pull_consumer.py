@@ -93,11 +93,7 @@ class PullEngine(GroupMember):
     def _subscribed(self, topic: str, selection: Selection) -> Subscription:
         """What is pulled is subscribed too, so that brokers know what this group consumes."""
         subscription = self.subscriptions.get(topic)
-        fresh = subscription_of(topic, selection, 0)
-        if subscription is None or (subscription.expression, subscription.expression_type) != (
-            fresh.expression,
-            fresh.expression_type,
-        ):
+        if subscription is None or subscription_of(topic, selection, subscription.version) != subscription:
             subscription = self.subscriptions[topic] = self.subscription(topic, selection)
         return subscription
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections import deque
-from dataclasses import dataclass, field, fields
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass, fields
 
 import trio
 
@@ -73,18 +73,13 @@ class _Bucket:
     consume_ms: float = 0.0
 
 
-@dataclass(slots=True)
-class _Topic:
-    buckets: deque[_Bucket] = field(default_factory=deque)
-    failed: int = 0
-
-
 class ConsumerStatistics:
     """Rates by topic over the last minute, in six buckets of 10 s."""
 
     def __init__(self, clock: WallClock) -> None:
         self._clock = clock
-        self._topics: dict[str, _Topic] = {}
+        self._buckets: defaultdict[str, deque[_Bucket]] = defaultdict(deque)
+        self._failed: Counter[str] = Counter()
 
     def pulled(self, topic: str, count: int) -> None:
         """A pull found messages."""
@@ -96,14 +91,10 @@ class ConsumerStatistics:
         bucket.consumed += count
         bucket.failed += failed
         bucket.consume_ms += elapsed_ms
-        self._topics[topic].failed += failed
+        self._failed[topic] += failed
 
     def _bucket(self, topic: str) -> _Bucket:
-        now = self._clock()
-        counts = self._topics.get(topic)
-        if counts is None:
-            counts = self._topics[topic] = _Topic()
-        buckets = counts.buckets
+        now, buckets = self._clock(), self._buckets[topic]
         if not buckets or now - buckets[-1].begin >= _BUCKET_MS:
             buckets.append(_Bucket(now))
         while buckets[0].begin < now - _WINDOW_MS:
@@ -112,17 +103,14 @@ class ConsumerStatistics:
 
     def of(self, topic: str) -> ConsumeStatus:
         """The last minute of a topic. Rates are per second, times averages in milliseconds; pulls are not timed."""
-        if topic not in self._topics:
-            return ConsumeStatus()
-        self._bucket(topic)
-        counts = self._topics[topic]
-        seconds = _WINDOW_MS / 1000
-        consumed = sum(bucket.consumed for bucket in counts.buckets)
-        failed = sum(bucket.failed for bucket in counts.buckets)
+        self._bucket(topic)  # forgets what is older
+        buckets, seconds = self._buckets[topic], _WINDOW_MS / 1000
+        consumed = sum(bucket.consumed for bucket in buckets)
+        failed = sum(bucket.failed for bucket in buckets)
         return ConsumeStatus(
-            pullTPS=sum(bucket.pulled for bucket in counts.buckets) / seconds,
+            pullTPS=sum(bucket.pulled for bucket in buckets) / seconds,
             consumeOKTPS=consumed / seconds,
             consumeFailedTPS=failed / seconds,
-            consumeRT=sum(bucket.consume_ms for bucket in counts.buckets) / max(1, consumed + failed),
-            consumeFailedMsgs=counts.failed,
+            consumeRT=sum(bucket.consume_ms for bucket in buckets) / max(1, consumed + failed),
+            consumeFailedMsgs=self._failed[topic],
         )

@@ -14,11 +14,11 @@ Java: client/impl/factory/MQClientInstance.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
@@ -34,20 +34,15 @@ from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.retry_pauses import retry_pauses
 from rocketlet.common.topic import INNER_PRODUCER_GROUP
+from rocketlet.remoting.command import Command
 from rocketlet.remoting.config import PoolConfig, SerializeType
+from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.events import ConnectionEvents
 from rocketlet.remoting.handler import Handler
 from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData
 from rocketlet.remoting.signing import Signer
-from rocketlet.remoting.transport import TcpNetwork
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from rocketlet.remoting.command import Command
-    from rocketlet.remoting.connection import Connection
-    from rocketlet.remoting.transport import Network
+from rocketlet.remoting.transport import Network, TcpNetwork
 
 # Applications that want the client's log lines configure logging; a library by itself is silent.
 logging.getLogger("rocketlet.client").addHandler(logging.NullHandler())
