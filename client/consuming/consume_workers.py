@@ -18,11 +18,14 @@ import threading
 from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import trio
 
 from rocketlet.client.consuming.consume_job import Call, ConsumeJob, Finished
 from rocketlet.client.wakeup import Wakeup
+
+Post: TypeAlias = Callable[[Callable[[], object]], object]
 
 _LOOK_EVERY = 0.002
 _FAST = 4  # jobs that one thread takes between two looks, at least, if more threads would not help
@@ -123,9 +126,7 @@ class TaskWorkers(Workers):
 class OffLoopWorkers(Workers):
     """Workers that are not on the engine's loop, which they reach by `post`."""
 
-    def __init__(
-        self, call: Call, count: int, finished: Finished, post: Callable[[Callable[[], object]], object]
-    ) -> None:
+    def __init__(self, call: Call, count: int, finished: Finished, post: Post) -> None:
         super().__init__(call, count, finished)
         self._post = post
         self._posted = False
@@ -145,9 +146,7 @@ class OffLoopWorkers(Workers):
 class ThreadWorkers(OffLoopWorkers):
     """A number of threads, started as needed; for listeners that are plain functions."""
 
-    def __init__(
-        self, call: Call, count: int, finished: Finished, post: Callable[[Callable[[], object]], object], name: str
-    ) -> None:
+    def __init__(self, call: Call, count: int, finished: Finished, post: Post, name: str) -> None:
         super().__init__(call, count, finished, post)
         self._name = name
         self._idle: list[LockType] = []

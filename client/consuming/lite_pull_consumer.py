@@ -39,10 +39,11 @@ class LitePullEngine(QueueHolder):
     """One lite pull consumer. Everything but `buffer` and `finished` is called on its loop."""
 
     config: PullConfig
+    queue_type = PulledQueue
+    pull_flags = pulling.SUSPEND | pulling.LITE_PULL | pulling.SUBSCRIPTION
 
     def __init__(self, group: str, config: PullConfig, world: World) -> None:
-        flags = pulling.SUSPEND | pulling.LITE_PULL | pulling.SUBSCRIPTION
-        super().__init__(group, config, world, pull_flags=flags, kind=PulledQueue)
+        super().__init__(group, config, world)
         self.buffer = MessageBuffer()
         self.finished: deque[tuple[Pulled, int, int]] = deque()
         """Which parts of which batches users have finished; appended by any thread, applied by `collect`."""

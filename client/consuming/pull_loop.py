@@ -64,7 +64,7 @@ class Puller(Protocol):
     config: PushConfig | PullConfig
     pull_flags: int
     """With COMMIT_OFFSET, pulls commit where that is possible; with SUBSCRIPTION, they carry the subscription."""
-    pull_interval: float
+    pull_interval: float = 0.0
 
     def filter_of(self, topic: str) -> Subscription | None:
         """What pulls of a topic select by; None once it is unsubscribed."""

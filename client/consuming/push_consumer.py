@@ -67,14 +67,12 @@ class PushEngine(QueueHolder):
         batch: int,
         hooks: Sequence[ConsumeHook] = (),
     ) -> None:
-        clustering = config.model is not MessageModel.BROADCASTING
-        flags = pulling.SUSPEND
-        if clustering:
-            flags |= pulling.COMMIT_OFFSET
+        clustering = config.model is MessageModel.CLUSTERING
+        super().__init__(group, config, world, locking=config.orderly and clustering)
+        self.pull_flags = pulling.SUSPEND | (pulling.COMMIT_OFFSET if clustering else 0)
         if config.post_subscription_when_pull:
-            flags |= pulling.SUBSCRIPTION
-        locking = config.orderly and clustering
-        super().__init__(group, config, world, pull_flags=flags, pull_interval=config.pull_interval, locking=locking)
+            self.pull_flags |= pulling.SUBSCRIPTION
+        self.pull_interval = config.pull_interval
         self.tracer = (
             Tracer(self.session, config.trace_topic, world.clock, config.consume_timeout) if config.trace else None
         )

@@ -29,22 +29,11 @@ class QueueHolder(GroupMember, Puller):
     """One consumer with queues. Lives on its loop."""
 
     config: PushConfig | PullConfig
+    queue_type: type[ProcessQueue] = ProcessQueue
 
-    def __init__(
-        self,
-        group: str,
-        config: PushConfig | PullConfig,
-        world: World,
-        *,
-        pull_flags: int,
-        pull_interval: float = 0.0,
-        locking: bool = False,
-        kind: type[ProcessQueue] = ProcessQueue,
-    ) -> None:
+    def __init__(self, group: str, config: PushConfig | PullConfig, world: World, *, locking: bool = False) -> None:
         super().__init__(group, config, world)
-        self.rebalance = Rebalance(self, self.on_taken, self.on_given_up, locking=locking, kind=kind)
-        self.pull_flags = pull_flags
-        self.pull_interval = pull_interval
+        self.rebalance = Rebalance(self, self.on_taken, self.on_given_up, self.queue_type, locking=locking)
         self._loops: dict[ProcessQueue, PullLoop] = {}
         self.session.handlers[int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)] = Handler(
             self._members_changed, NotifyConsumerIdsChangedHeader

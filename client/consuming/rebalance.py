@@ -49,9 +49,9 @@ class Rebalance:
         member: GroupMember,
         taken: Callable[[ProcessQueue], None],
         given_up: Callable[[ProcessQueue], Awaitable[None]],
+        queue_type: type[ProcessQueue],
         *,
         locking: bool,
-        kind: type[ProcessQueue],
     ) -> None:
         """`taken` begins to pull a queue. `given_up` stops that and commits; the queue is dropped already."""
         self.held = member.held
@@ -59,7 +59,7 @@ class Rebalance:
         """The queues are assigned by the user; there is nothing to balance."""
         self.totals = Totals()
         self.topic_totals: dict[str, Totals] = {}
-        self._kind = kind
+        self._queue_type = queue_type
         self._member = member
         self._taken = taken
         self._given_up = given_up
@@ -206,7 +206,7 @@ class Rebalance:
     def new_process_queue(self, queue: MessageQueue, offset: int) -> ProcessQueue:
         """A process queue that counts in the totals of its topic and of all topics."""
         of_topic = self.topic_totals.setdefault(queue.topic, Totals())
-        return self._kind(queue, offset, trio.current_time() * 1000, (self.totals, of_topic))
+        return self._queue_type(queue, offset, trio.current_time() * 1000, (self.totals, of_topic))
 
     async def _give_up(self, queues: Iterable[MessageQueue]) -> None:
         """Start releasing, and wait a moment for the queues that have nothing to wait for."""
