@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 from _thread import LockType, allocate_lock
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import trio
@@ -56,11 +56,10 @@ class Workers:
     async def _serve(self) -> None:
         await trio.sleep_forever()
 
-    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
+    def submit(self, jobs: Sequence[ConsumeJob]) -> None:
         """Run these jobs."""
-        count = len(self._jobs)
+        self._outstanding += len(jobs)
         self._jobs.extend(jobs)
-        self._outstanding += len(self._jobs) - count
 
     def collect(self) -> None:
         """Hand back, now, what is finished and has not been handed back yet."""
@@ -100,9 +99,9 @@ class TaskWorkers(Workers):
         super().__init__(call, count, finished)
         self._idle = trio.lowlevel.ParkingLot()
 
-    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
+    def submit(self, jobs: Sequence[ConsumeJob]) -> None:
         super().submit(jobs)
-        self._idle.unpark(count=len(self._jobs))
+        self._idle.unpark(count=len(jobs))
 
     async def _serve(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -157,7 +156,7 @@ class ThreadWorkers(OffLoopWorkers):
 
     # ---- on the loop
 
-    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
+    def submit(self, jobs: Sequence[ConsumeJob]) -> None:
         super().submit(jobs)
         if self._jobs:
             all_sleep = len(self._idle) == len(self._threads)

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -180,7 +180,7 @@ class AsyncioWorkers(OffLoopWorkers):
 
     # ---- on the engine's loop
 
-    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
+    def submit(self, jobs: Sequence[ConsumeJob]) -> None:
         super().submit(jobs)
         self._bridge.back(self._start_some)
 
