@@ -115,13 +115,7 @@ class LitePullEngine(QueueHolder):
         low, high = await self.queries.min_offset(queue), await self.queries.max_offset(queue)
         if not low <= offset <= high:
             raise InvalidUse(f"{queue} has the offsets {low} to {high}, not {offset}")
-        self._move(wire, offset)
-
-    def _move(self, queue: MessageQueue, offset: int) -> None:
-        process_queue = self.held[queue]
-        process_queue.drop()
-        self.stop_pulling(process_queue)
-        self._assign_at(queue, offset)
+        self.offset_moved(self.held[wire], offset)  # which may have been acquired anew
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Continue at the oldest message."""
@@ -207,4 +201,6 @@ class LitePullEngine(QueueHolder):
         return ""
 
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
-        self._move(process_queue.queue, offset)
+        process_queue.drop()
+        self.stop_pulling(process_queue)
+        self._assign_at(process_queue.queue, offset)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import trio
 
@@ -45,9 +44,6 @@ from rocketlet.remoting.request_codes import RequestCode
 
 log = logging.getLogger("rocketlet.client.push_consumer")
 
-MakeWorkers: TypeAlias = Callable[[Finished, Sequence[ConsumeHook]], Workers]
-"""Makes the workers that run the listener, with the hooks around it; finished jobs go to the function."""
-
 _FIRST_PERSIST = 10.0
 
 
@@ -63,10 +59,11 @@ class PushEngine(QueueHolder):
         config: PushConfig,
         world: World,
         *,
-        workers: MakeWorkers,
+        workers: Callable[[Finished, Sequence[ConsumeHook]], Workers],
         batch: int,
         hooks: Sequence[ConsumeHook] = (),
     ) -> None:
+        """`workers` makes those that run the listener, with hooks around it; finished jobs go to the function."""
         clustering = config.model is MessageModel.CLUSTERING
         super().__init__(group, config, world, locking=config.orderly and clustering)
         self.pull_flags = pulling.SUSPEND | (pulling.COMMIT_OFFSET if clustering else 0)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -208,20 +209,18 @@ class SimpleEngine(GroupMember):
         for message in acknowledged:
             head = message.properties.get(POP_CK, "").rsplit(" ", 2)[0]
             by_head.setdefault((message.topic, head), []).append(message)
-        by_broker: dict[str, list[popping.BatchAck]] = {}
+        by_broker: defaultdict[str, list[popping.BatchAck]] = defaultdict(list)
         for (topic, _), group in by_head.items():
             handle = _handle_of(group[0])
             offsets = [message.queue_offset for message in group]
             start = min(handle.start_offset, *offsets)
-            by_broker.setdefault(handle.broker_name, []).append(
-                popping.BatchAck(
-                    self.group, self.wire_topic(topic), "0", start, handle.queue_id, handle.revive_queue,
-                    handle.pop_time, handle.invisible_time, popping.BatchAck.bits_of(start, offsets),
-                )
+            ack = popping.BatchAck(
+                self.group, self.wire_topic(topic), "0", start, handle.queue_id, handle.revive_queue, handle.pop_time,
+                handle.invisible_time, popping.BatchAck.bits_of(start, offsets),
             )  # fmt: skip
+            by_broker[handle.broker_name].append(ack)
         for broker, acks in by_broker.items():
-            body = popping.BatchAckBody(broker, acks)
-            await self.session.brokers.acknowledge(self._address(broker), body)
+            await self.session.brokers.acknowledge(self._address(broker), popping.BatchAckBody(broker, acks))
 
     async def extend(self, message: ReceivedMessage, invisible: float) -> None:
         """Keep a message for so many seconds from now; 0 gives it back at once. Raises Refused where somebody else has
