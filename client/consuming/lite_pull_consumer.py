@@ -190,15 +190,9 @@ class LitePullEngine(QueueHolder):
         if process_queue.queue in self._paused:
             return "the queue is paused"
         self.collect()
-        return self._full_alone(process_queue, self.config.max_span) or self._full_together()
-
-    def _full_together(self) -> str:
-        totals = self.rebalance.totals
-        if totals.count >= self.config.buffered_messages:
-            return f"{totals.count} messages of all queues are not polled yet"
-        if totals.bytes >= self.config.max_bytes:
-            return f"{totals.bytes} bytes of all queues are not polled yet"
-        return ""
+        if self.rebalance.totals.count >= self.config.buffered_messages:
+            return f"{self.rebalance.totals.count} messages of all queues are not polled yet"
+        return self._full(process_queue, self.config.max_span)
 
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
         process_queue.drop()

@@ -92,12 +92,8 @@ class LocalOffsets(OffsetStore):
 
     def __init__(self, directory: str, client_id: str, group: str) -> None:
         super().__init__()
-        self._path = (
-            Path(directory or DEFAULT_DIRECTORY).expanduser()
-            / _path_part(client_id)
-            / _path_part(group)
-            / "offsets.json"
-        )
+        root = Path(directory or DEFAULT_DIRECTORY).expanduser()
+        self._path = root / _path_part(client_id) / _path_part(group) / "offsets.json"
         self._written: dict[MessageQueue, int] = {}
         self._load()
 

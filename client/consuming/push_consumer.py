@@ -176,16 +176,10 @@ class PushEngine(QueueHolder):
             return "the queue is not locked"
         if process_queue.count >= config.queue_max_messages or process_queue.bytes >= config.queue_max_bytes:
             self.collect()
-        max_span = None if config.orderly else config.max_span
-        return self._full_alone(process_queue, max_span) or self._full_together(process_queue.queue.topic)
-
-    def _full_together(self, topic: str) -> str:
-        config, of_topic, of_all = self.config, self.rebalance.topic_totals[topic], self.rebalance.totals
+        of_topic = self.rebalance.topic_totals[process_queue.queue.topic]
         if 0 <= config.topic_max_messages <= of_topic.count or 0 <= config.topic_max_bytes <= of_topic.bytes:
             return f"{of_topic.count} messages of the topic, {of_topic.bytes} bytes, are not consumed yet"
-        if of_all.bytes >= config.max_bytes:
-            return f"{of_all.bytes} bytes of all topics are not consumed yet"
-        return ""
+        return self._full(process_queue, None if config.orderly else config.max_span)
 
     # ---- asked by brokers, for administrators
 

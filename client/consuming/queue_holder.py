@@ -3,8 +3,7 @@
 A subclass decides what to do with pulled messages: a push consumer calls a listener, a lite pull consumer keeps them
 for `poll`.
 
-Java: client/impl/consumer/DefaultMQPushConsumerImpl.java, DefaultLitePullConsumerImpl.java,
-RebalancePushImpl.java#computePullFromWhereWithException
+Java: client/impl/consumer/DefaultMQPushConsumerImpl.java, DefaultLitePullConsumerImpl.java
 """
 
 from __future__ import annotations
@@ -133,13 +132,15 @@ class QueueHolder(GroupMember, Puller):
 
     # ---- the consumer's side of pulling (pull_loop)
 
-    def _full_alone(self, process_queue: ProcessQueue, max_span: int | None) -> str:
+    def _full(self, process_queue: ProcessQueue, max_span: int | None) -> str:
         if process_queue.count >= self.config.queue_max_messages:
             return f"{process_queue.count} messages are not consumed yet"
         if process_queue.bytes >= self.config.queue_max_bytes:
             return f"{process_queue.bytes} bytes are not consumed yet"
         if max_span is not None and process_queue.span > max_span:
             return f"the oldest message is {process_queue.span} behind the newest"
+        if self.rebalance.totals.bytes >= self.config.max_bytes:
+            return f"{self.rebalance.totals.bytes} bytes of all queues are not consumed yet"
         return ""
 
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:

@@ -135,18 +135,13 @@ class Rebalance:
                 return
         now = trio.current_time() * 1000
         current = [queue for queue in self.held if queue.topic == topic]
-        lost = [queue for queue in current if queue not in assigned]
-        broken = [queue for queue in current if queue in assigned and self._must_restart(self.held[queue], now)]
-        await self._give_up(lost + broken)
+        for queue in current:
+            if queue in assigned and self.held[queue].is_stalled(now) and not self.held[queue].dropped:
+                log.error("nothing was pulled from %s for two minutes; it is released and acquired again", queue)
+                self.held[queue].drop()
+        # Those that are not ours, or have to start again.
+        await self._give_up([queue for queue in current if queue not in assigned or self.held[queue].dropped])
         await self._take([queue for queue in sorted(assigned) if queue not in self.held])
-
-    def _must_restart(self, process_queue: ProcessQueue, now: float) -> bool:
-        if process_queue.is_stalled(now) and not process_queue.dropped:
-            log.error(
-                "nothing was pulled from %s for two minutes; it is released and acquired again", process_queue.queue
-            )
-            return True
-        return process_queue.dropped
 
     async def _members(self, topic: str) -> list[str] | None:
         """The group's client ids; None while they are not known, or this client is not among them."""

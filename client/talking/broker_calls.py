@@ -42,7 +42,6 @@ SEND_CODES = frozenset(STATUS_BY_CODE)
 OFFSET_TIMEOUT = 5.0  # RocketMQ's, for offsets and for sending back
 LOCK_TIMEOUT = 1.0
 
-
 PullAnswer: TypeAlias = tuple[int, pulling.PullMessageAnswerHeader, bytes | memoryview]
 
 
