@@ -89,16 +89,16 @@ class ConsumeJob:
         except InvalidUse as error:
             self._on_error(error, messages)
             return
-        if isinstance(answer, Later):
-            self.context.delay_level = answer.delay_level
-            if answer.suspend is not None:
-                self.context.suspend = answer.suspend
         if is_consumed:
             part = self.context.consumed
             if part is None or self.orderly:
                 self.done += len(messages)
                 return
             self.done += max(0, min(part, len(messages)))
+        elif isinstance(answer, Later):
+            self.context.delay_level = answer.delay_level
+            if answer.suspend is not None:
+                self.context.suspend = answer.suspend
         self.failed = self.done < len(self.messages)
 
     def _on_error(self, error: BaseException, messages: list[ReceivedMessage]) -> None:

@@ -8,7 +8,7 @@ Java: client/impl/consumer/PullAPIWrapper.java#processPullResult, common/message
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import TypeGuard, overload
 
@@ -38,7 +38,7 @@ class MessageReader:
     ) -> list[ReceivedMessage]:
         """The messages of a pull's answer that match the subscription. Raises RecordError, CannotInflate."""
         raw = bytes(body)  # a slice of bytes is one object, of a view two
-        messages = [self._message(record, queue) for record in _records(raw)]
+        messages = self._messages(raw, queue)
         if _names_tags(subscription):
             return [message for message in messages if message.tags in subscription.tags]
         return messages
@@ -63,15 +63,23 @@ class MessageReader:
 
     def single(self, body: Buffer, broker_name: str = "") -> ReceivedMessage:
         """The one message of a view, a transaction check or a direct consumption."""
-        return self._shown(fields(body, 0, len(body)), broker_name)
+        record = fields(body, 0, len(body))
+        return self._message(record, MessageQueue(record[0], broker_name, record[1]))
 
     def several(self, body: Buffer, broker_name: str = "") -> list[ReceivedMessage]:
         """The messages of a query."""
-        return [self._shown(record, broker_name) for record in _records(body)]
+        return self._messages(body, None, broker_name)
 
-    def _shown(self, record: Fields, broker_name: str) -> ReceivedMessage:
-        """A message that was fetched by itself, in the queue that its record names."""
-        return self._message(record, MessageQueue(record[0], broker_name, record[1]))
+    def _messages(self, raw: Buffer, queue: MessageQueue | None, broker_name: str = "") -> list[ReceivedMessage]:
+        """Messages of one queue, or each of the queue that its record names."""
+        messages = []
+        at, end = 0, len(raw)
+        while at < end:
+            record = fields(raw, at, end)
+            message = self._message(record, queue or MessageQueue(record[0], broker_name, record[1]))
+            messages.append(message)
+            at += message.store_size
+        return messages
 
     def _message(self, record: Fields, queue: MessageQueue) -> ReceivedMessage:
         (
@@ -91,14 +99,6 @@ class MessageReader:
             properties.get(names.TAGS), tuple(keys.split()) if keys else (), flag, sys_flag, properties,
             prepared_offset, size,
         )  # fmt: skip
-
-
-def _records(raw: Buffer) -> Iterator[Fields]:
-    at, end = 0, len(raw)
-    while at < end:
-        record = fields(raw, at, end)
-        yield record
-        at += record[-1]
 
 
 def _names_tags(subscription: Subscription | None) -> TypeGuard[Subscription]:
