@@ -51,7 +51,9 @@ class Workers:
         try:
             await self._serve()
         finally:
-            self._jobs.clear()
+            while self._next_job() is not None:
+                self._outstanding -= 1
+            self._drained.unpark_all()
 
     async def _serve(self) -> None:
         await trio.sleep_forever()

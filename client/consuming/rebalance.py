@@ -216,12 +216,14 @@ class Rebalance:
 
     async def _release(self, process_queue: ProcessQueue) -> None:
         queue = process_queue.queue
-        await self._given_up(process_queue)
-        if self._locking:
-            await self._unlock(queue)
-        del self.held[queue]
-        self._leaving.discard(queue)
-        self._departures.unpark_all()
+        try:
+            await self._given_up(process_queue)
+            if self._locking:
+                await self._unlock(queue)
+        finally:  # even if cancelled with the user's block: the shutdown waits for this
+            del self.held[queue]
+            self._leaving.discard(queue)
+            self._departures.unpark_all()
         if queue in self._restarting:
             self.wake()
         else:
