@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rocketlet.client.consuming.idempotence import MemoryKeys as MemoryKeys
     from rocketlet.client.consuming.idempotence import SqliteKeys as SqliteKeys
     from rocketlet.client.consuming.idempotence import once as once
-    from rocketlet.client.consuming.message_batch import MessageBatch as MessageBatch
+    from rocketlet.client.consuming.received_messages import MessageBatch as MessageBatch
     from rocketlet.client.consuming.selector import Sql as Sql
     from rocketlet.client.errors import BadAnswer as BadAnswer
     from rocketlet.client.errors import ClientClosed as ClientClosed
@@ -84,7 +84,7 @@ _HOMES = {
     "client.config": "ConsumeFrom MessageModel ProducerConfig PullConfig PushConfig SimpleConfig",
     "client.consuming.consume_results": "ConsumeContext ConsumeStatus Later",
     "client.consuming.idempotence": "MemoryKeys SqliteKeys once",
-    "client.consuming.message_batch": "MessageBatch",
+    "client.consuming.received_messages": "MessageBatch",
     "client.consuming.selector": "Sql",
     "client.errors": "BadAnswer ClientClosed ClientError EngineFailed InvalidMessage InvalidUse NoRoute Refused "
     "RequestTimedOut SendFailed TimedOut TooManyInFlight Unreachable",

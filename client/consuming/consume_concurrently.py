@@ -11,18 +11,18 @@ Java: client/impl/consumer/ConsumeMessageConcurrentlyService.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import trio
 
-from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
+from rocketlet.client.config import PushConfig
+from rocketlet.client.consuming.consume_job import ConsumeJob
 from rocketlet.client.consuming.consume_results import ConsumeContext
-from rocketlet.client.consuming.consume_workers import Workers
-from rocketlet.client.consuming.consumption import Consuming, Consumption
+from rocketlet.client.consuming.consumption import Consumption, WorkersFor
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.send_back import SendBack
+from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.errors import ClientError
-from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message import ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.consume_concurrently")
 
@@ -33,32 +33,30 @@ _EXPIRED_LEVEL = 3
 class ConsumeConcurrently(Consumption):
     """The concurrent consumption of one consumer."""
 
-    def __init__(
-        self, consumer: Consuming, workers: Callable[[Finished], Workers], send_back: SendBack | None, batch: int
-    ) -> None:
-        super().__init__(consumer, workers, send_back, batch)
+    def __init__(self, consumer: QueueHolder, config: PushConfig, workers: WorkersFor, batch: int) -> None:
+        super().__init__(consumer, config, workers, batch)
         self._running: set[ConsumeJob] = set()
         self._returning = 0  # hand-overs in progress
         self._returned = trio.lowlevel.ParkingLot()
 
-    def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], shown_queue: MessageQueue) -> None:
+    def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Submit these for consumption."""
         jobs = [
-            ConsumeJob(process_queue, messages[at : at + self._batch], shown_queue)
-            for at in range(0, len(messages), self._batch)
+            ConsumeJob(process_queue, messages[begin : begin + self._batch])
+            for begin in range(0, len(messages), self._batch)
         ]
         self._running.update(jobs)
-        self._workers.submit(jobs)
+        self.workers.submit(jobs)
 
     async def drain(self) -> None:
         """Wait until nothing is being consumed or handed over."""
-        await self._workers.drain()
+        await self.workers.drain()
         while self._returning:
             await self._returned.park()
 
     async def on_queue_left(self, process_queue: ProcessQueue) -> None:
         """Take in what was consumed of a queue that is dropped; what listeners still hold of it is not waited for."""
-        self.collect()
+        self.workers.collect()
 
     # ---- afterwards
 
@@ -96,11 +94,11 @@ class ConsumeConcurrently(Consumption):
         self._settle(queue, job.messages[: job.done])
         if self._send_back is None:
             log.warning(
-                "%d broadcast messages of %s were not consumed and are dropped", len(unconsumed), job.shown_queue
+                "%d broadcast messages of %s were not consumed and are dropped", len(unconsumed), job.context.queue
             )
             self._settle(queue, unconsumed)
             return
-        self._hand_over(job, unconsumed, job.context)
+        self._hand_over(job, unconsumed)
 
     def _settle(self, queue: ProcessQueue, messages: Iterable[ReceivedMessage]) -> None:
         queue.finish(messages)
@@ -108,10 +106,9 @@ class ConsumeConcurrently(Consumption):
             self._consumer.offsets.update(queue.queue, queue.committable())
         self._consumer.on_progress(queue)
 
-    def _hand_over(self, job: ConsumeJob, messages: list[ReceivedMessage], context: ConsumeContext) -> None:
-        assert self._nursery is not None
+    def _hand_over(self, job: ConsumeJob, messages: list[ReceivedMessage]) -> None:
         self._returning += 1
-        self._nursery.start_soon(self._return_all, job, messages, context.delay_level)
+        self._consumer.session.start_task(self._return_all, job, messages, job.context.delay_level)
 
     async def _return_all(self, job: ConsumeJob, messages: list[ReceivedMessage], delay_level: int) -> None:
         try:
@@ -124,7 +121,7 @@ class ConsumeConcurrently(Consumption):
         if stuck and not job.expired:
             await trio.sleep(_TRY_AGAIN_AFTER)
             if not queue.dropped:
-                self.submit(queue, stuck, job.shown_queue)
+                self.submit(queue, stuck)
 
     async def _return_one(self, message: ReceivedMessage, delay_level: int) -> bool:
         assert self._send_back is not None
@@ -138,23 +135,23 @@ class ConsumeConcurrently(Consumption):
 
     # ---- listeners that do not come back
 
-    async def _watch(self) -> None:
-        timeout = self._consumer.config.consume_timeout
+    async def watch(self) -> None:
+        timeout = self._config.consume_timeout
         while True:
             await trio.sleep(min(timeout, 60.0))
             limit = trio.current_time() - timeout
             for job in [job for job in self._running if 0 <= job.started < limit and not job.expired]:
-                await self._expire(job)
+                self._expire(job)
 
-    async def _expire(self, job: ConsumeJob) -> None:
-        if self._send_back is None or job not in self._running:
+    def _expire(self, job: ConsumeJob) -> None:
+        if self._send_back is None:
             return
         log.error(
             "a listener has kept %d messages of %s for %.0f s; they are sent back for another try",
             len(job.messages),
-            job.shown_queue,
+            job.context.queue,
             trio.current_time() - job.started,
         )
         job.expired = True
-        job.context = ConsumeContext(job.shown_queue, orderly=False, delay_level=_EXPIRED_LEVEL)
-        self._hand_over(job, job.messages, job.context)
+        job.context = ConsumeContext(job.context.queue, orderly=False, delay_level=_EXPIRED_LEVEL)
+        self._hand_over(job, job.messages)

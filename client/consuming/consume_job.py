@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from rocketlet.client.consuming.consume_results import ConsumeContext, ListenerAnswer, note
+from rocketlet.client.consuming.consume_results import ConsumeContext, Later, ListenerAnswer, consumed
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.errors import InvalidUse
-from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message import ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.listener")
 
@@ -32,7 +32,6 @@ class ConsumeJob:
 
     process_queue: ProcessQueue
     messages: list[ReceivedMessage]
-    shown_queue: MessageQueue
     orderly: bool = False
     batch: int = 1
     context: ConsumeContext = field(init=False)
@@ -46,7 +45,7 @@ class ConsumeJob:
     """Called on the engine's loop instead of the consumption's own settling."""
 
     def __post_init__(self) -> None:
-        self.context = ConsumeContext(self.shown_queue, self.orderly)
+        self.context = ConsumeContext(self.messages[0].queue, self.orderly)
 
     def run(self, call: Call, now: Callable[[], float]) -> None:
         """Call the listener, in the current thread. An exception is logged and means: later."""
@@ -81,27 +80,31 @@ class ConsumeJob:
         if self.failed or self.done >= len(self.messages) or self.process_queue.dropped:
             return None
         if self.done:
-            self.context = ConsumeContext(self.shown_queue, self.orderly)
+            self.context = ConsumeContext(self.messages[0].queue, self.orderly)
         return self.messages[self.done : self.done + self.batch]
 
     def _on_answer(self, answer: ListenerAnswer, messages: list[ReceivedMessage]) -> None:
         try:
-            consumed = answer is None or note(answer, self.context)
+            is_consumed = answer is None or consumed(answer)
         except InvalidUse as error:
             self._on_error(error, messages)
             return
-        if consumed:
+        if is_consumed:
             part = self.context.consumed
             if part is None or self.orderly:
                 self.done += len(messages)
                 return
             self.done += max(0, min(part, len(messages)))
+        elif isinstance(answer, Later):
+            self.context.delay_level = answer.delay_level
+            if answer.suspend is not None:
+                self.context.suspend = answer.suspend
         self.failed = self.done < len(self.messages)
 
     def _on_error(self, error: BaseException, messages: list[ReceivedMessage]) -> None:
         log.exception(
             "the listener raised on %s at offset %d (message %s); it will be redelivered",
-            self.shown_queue,
+            self.context.queue,
             messages[0].queue_offset,
             messages[0].message_id,
         )

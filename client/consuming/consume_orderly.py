@@ -14,17 +14,16 @@ Java: client/impl/consumer/ConsumeMessageOrderlyService.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 
 import trio
 
-from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
-from rocketlet.client.consuming.consume_workers import Workers
-from rocketlet.client.consuming.consumption import Consuming, Consumption
+from rocketlet.client.config import PushConfig
+from rocketlet.client.consuming.consume_job import ConsumeJob
+from rocketlet.client.consuming.consumption import Consumption, WorkersFor
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.send_back import SendBack
+from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.errors import ClientError
-from rocketlet.common.message import MessageQueue, ReceivedMessage
+from rocketlet.common.message import ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.consume_orderly")
 
@@ -36,20 +35,17 @@ _MAX_SUSPEND = 30.0
 class ConsumeOrderly(Consumption):
     """The orderly consumption of one consumer."""
 
-    def __init__(
-        self, consumer: Consuming, workers: Callable[[Finished], Workers], send_back: SendBack | None, batch: int
-    ) -> None:
-        super().__init__(consumer, workers, send_back, batch)
+    def __init__(self, consumer: QueueHolder, config: PushConfig, workers: WorkersFor, batch: int) -> None:
+        super().__init__(consumer, config, workers, batch)
         self._locking = not consumer.broadcasting  # every member of a broadcasting group has all queues
-        self._active: dict[ProcessQueue, MessageQueue] = {}  # queues being consumed
+        self._active: set[ProcessQueue] = set()  # queues being consumed
         self._idle = trio.lowlevel.ParkingLot()
 
-    def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], shown_queue: MessageQueue) -> None:
+    def submit(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Messages were added to the process queue."""
         if process_queue not in self._active and not process_queue.dropped:
-            assert self._nursery is not None
-            self._active[process_queue] = shown_queue
-            self._nursery.start_soon(self._consume_queue, process_queue, shown_queue)
+            self._active.add(process_queue)
+            self._consumer.session.start_task(self._consume_queue, process_queue)
 
     async def drain(self) -> None:
         """Wait until no queue is being consumed. Requires: they are dropped, or will run dry."""
@@ -63,17 +59,17 @@ class ConsumeOrderly(Consumption):
 
     # ---- one queue
 
-    async def _consume_queue(self, queue: ProcessQueue, shown_queue: MessageQueue) -> None:
+    async def _consume_queue(self, queue: ProcessQueue) -> None:
         try:
             while not queue.dropped and queue.count:
                 if self._locking and not queue.is_locked(trio.current_time() * 1000):
                     await trio.sleep(0.1)  # the renewal gets the lock again, or the queue is dropped
                     continue
-                pause = await self._consume_run(queue, shown_queue)
+                pause = await self._consume_run(queue)
                 if pause is not None and not queue.dropped:
                     await self._pause(queue, pause)
         finally:
-            del self._active[queue]
+            self._active.remove(queue)
             self._idle.unpark_all()
 
     async def _pause(self, queue: ProcessQueue, seconds: float) -> None:
@@ -82,12 +78,11 @@ class ConsumeOrderly(Consumption):
         while not queue.dropped and (remaining := deadline - trio.current_time()) > 0:
             await trio.sleep(min(remaining, 0.5))
 
-    async def _consume_run(self, queue: ProcessQueue, shown_queue: MessageQueue) -> float | None:
+    async def _consume_run(self, queue: ProcessQueue) -> float | None:
         """Consume what a worker takes at once; how long to pause after a failure, None where there was none."""
-        messages = queue.take(_RUN)
-        job = ConsumeJob(queue, messages, shown_queue, orderly=True, batch=self._batch)
+        messages = queue.oldest(_RUN)
+        job = ConsumeJob(queue, messages, orderly=True, batch=self._batch)
         await self.run_alone(job)
-        queue.put_back()
         now = trio.current_time()
         queue.last_consume = now * 1000
         self._consumer.statistics.consumed(queue.queue.topic, job.done, int(job.failed), (now - job.started) * 1000)
@@ -96,14 +91,9 @@ class ConsumeOrderly(Consumption):
             return None
         failed = messages[job.done : job.done + self._batch]
         if await self._may_try_again(failed):
-            return job.context.suspend if job.context.suspend is not None else self._consumer.config.suspend
+            return job.context.suspend if job.context.suspend is not None else self._config.suspend
         self._settle(queue, failed)
         return None
-
-    def _finished(self, jobs: Sequence[ConsumeJob]) -> None:
-        for job in jobs:
-            assert job.on_finished is not None
-            job.on_finished()
 
     def _settle(self, queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         queue.finish(messages)
@@ -115,14 +105,12 @@ class ConsumeOrderly(Consumption):
         """Count the try; False when all messages have reached their limit and have become dead letters."""
         has_failed = False
         for message in messages:
-            if self._send_back is None or message.reconsume_times < self._send_back.orderly_limit:
-                message.reconsume_times += 1
-                has_failed = True
-                continue
-            try:
-                await self._send_back.orderly(message)
-            except ClientError as error:
-                log.warning("%s could not be sent to the dead letters, trying again: %s", message.message_id, error)
-                message.reconsume_times += 1
-                has_failed = True
+            if self._send_back is not None and message.reconsume_times >= self._send_back.orderly_limit:
+                try:
+                    await self._send_back.orderly(message)
+                    continue
+                except ClientError as error:
+                    log.warning("%s could not be sent to the dead letters, trying again: %s", message.message_id, error)
+            message.reconsume_times += 1
+            has_failed = True
         return has_failed

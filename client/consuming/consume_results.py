@@ -78,12 +78,3 @@ def consumed(answer: object) -> bool:
         f"the listener returned {answer!r}",
         advice="return nothing when the message is consumed, Later() when it shall come again",
     )
-
-
-def note(answer: ListenerAnswer, context: ConsumeContext) -> bool:
-    """Moves what a `Later` asks for into the context and says whether the answer means consumed."""
-    if isinstance(answer, Later):
-        context.delay_level = answer.delay_level
-        if answer.suspend is not None:
-            context.suspend = answer.suspend
-    return consumed(answer)

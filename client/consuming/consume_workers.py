@@ -14,149 +14,130 @@ Java: ConsumeMessageConcurrentlyService.consumeExecutor
 
 from __future__ import annotations
 
-import logging
 import threading
 from _thread import LockType, allocate_lock
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import trio
 
 from rocketlet.client.consuming.consume_job import Call, ConsumeJob, Finished
 from rocketlet.client.wakeup import Wakeup
 
-log = logging.getLogger("rocketlet.client.consume_workers")
+Post: TypeAlias = Callable[[Callable[[], object]], object]
 
 _LOOK_EVERY = 0.002
 _FAST = 4  # jobs that one thread takes between two looks, at least, if more threads would not help
 
 
-class Workers(Protocol):
-    """Runs jobs."""
-
-    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
-        """Run these jobs. Called on the engine's loop."""
-
-    def collect(self) -> None:
-        """Hand back, now, what is finished and has not been handed back yet."""
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Work until cancelled."""
-
-    def abandon(self) -> None:
-        """Hand back, as expired, the jobs that have not begun: their messages are redelivered elsewhere."""
-
-    async def drain(self) -> None:
-        """Wait until every submitted job has been handed back."""
-
-
-class TaskWorkers:
-    """A number of tasks on the engine's own loop; for async listeners under trio."""
+class Workers:
+    """Runs jobs. Methods are called on the engine's loop, but for the two that say otherwise."""
 
     def __init__(self, call: Call, count: int, finished: Finished) -> None:
         self._call = call
         self._count = count
         self._finished = finished
         self._jobs: deque[ConsumeJob] = deque()
-        self._idle = trio.lowlevel.ParkingLot()
-        self._running = 0
-        self._drained = trio.lowlevel.ParkingLot()
-
-    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
-        for job in jobs:
-            self._jobs.append(job)
-            self._idle.unpark()
-
-    def collect(self) -> None:
-        """Nothing: each job is handed back as it ends."""
-
-    def abandon(self) -> None:
-        while self._jobs:
-            job = self._jobs.popleft()
-            job.expired = True
-            self._finished([job])
-        if not self._running:
-            self._drained.unpark_all()
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        async with trio.open_nursery() as nursery:
-            for _ in range(self._count):
-                nursery.start_soon(self._work)
-            task_status.started()
-
-    async def _work(self) -> None:
-        clock = trio.lowlevel.current_clock().current_time
-        while True:
-            while not self._jobs:
-                await self._idle.park()
-            job = self._jobs.popleft()
-            self._running += 1
-            try:
-                await job.run_in_task(self._call, clock)
-            finally:
-                self._running -= 1
-                if not self._running and not self._jobs:
-                    self._drained.unpark_all()
-            self._finished([job])
-
-    async def drain(self) -> None:
-        while self._running or self._jobs:
-            await self._drained.park()
-
-
-class OffLoopWorkers:
-    """Workers that are not on the engine's loop: jobs go over in one deque, and come back in another."""
-
-    def __init__(
-        self, call: Call, count: int, finished: Finished, post: Callable[[Callable[[], object]], object]
-    ) -> None:
-        self._call = call
-        self._count = count
-        self._finished = finished
-        self._post = post
-        self._jobs: deque[ConsumeJob] = deque()
         self._results: deque[ConsumeJob] = deque()
-        self._posted = False
         self._outstanding = 0
         self._drained = trio.lowlevel.ParkingLot()
-        self._now: Callable[[], float] = lambda: 0.0
+        self._now: Callable[[], float]
 
-    # ---- on the engine's loop
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Work until cancelled."""
+        self._now = trio.lowlevel.current_clock().current_time
+        task_status.started()
+        try:
+            await self._serve()
+        finally:
+            while self._next_job() is not None:
+                self._outstanding -= 1
+            self._drained.unpark_all()
 
-    def _add(self, jobs: Iterable[ConsumeJob]) -> None:
-        count = len(self._jobs)
+    async def _serve(self) -> None:
+        await trio.sleep_forever()
+
+    def submit(self, jobs: Sequence[ConsumeJob]) -> None:
+        """Run these jobs."""
+        self._outstanding += len(jobs)
         self._jobs.extend(jobs)
-        self._outstanding += len(self._jobs) - count
 
     def collect(self) -> None:
-        self._posted = False
+        """Hand back, now, what is finished and has not been handed back yet."""
         results = self._results
-        jobs = [results.popleft() for _ in range(len(results))]
+        self._hand_back([results.popleft() for _ in range(len(results))])
+
+    def _hand_back(self, jobs: list[ConsumeJob]) -> None:
         self._outstanding -= len(jobs)
         self._finished(jobs)
         if not self._outstanding:
             self._drained.unpark_all()
 
     def abandon(self) -> None:
+        """Hand back, as expired, the jobs that have not begun: their messages are redelivered elsewhere."""
         while (job := self._next_job()) is not None:
             job.expired = True
             self._results.append(job)
         self.collect()
 
     async def drain(self) -> None:
+        """Wait until every submitted job has been handed back."""
         while self._outstanding:
             await self._drained.park()
 
-    # ---- where the listeners run
-
     def _next_job(self) -> ConsumeJob | None:
+        """From any thread."""
         try:
             return self._jobs.popleft()
         except IndexError:
             return None
 
+
+class TaskWorkers(Workers):
+    """Tasks on the engine's own loop, for async listeners under trio. They hand back each job at its end."""
+
+    def __init__(self, call: Call, count: int, finished: Finished) -> None:
+        super().__init__(call, count, finished)
+        self._idle = trio.lowlevel.ParkingLot()
+
+    def submit(self, jobs: Sequence[ConsumeJob]) -> None:
+        super().submit(jobs)
+        self._idle.unpark(count=len(jobs))
+
+    async def _serve(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(self._count):
+                nursery.start_soon(self._work)
+
+    async def _work(self) -> None:
+        while True:
+            while not self._jobs:
+                await self._idle.park()
+            job = self._jobs.popleft()
+            try:
+                await job.run_in_task(self._call, self._now)
+            except BaseException:
+                job.expired = True  # cancelled: whether it was consumed is not known
+                raise
+            finally:
+                self._hand_back([job])
+
+
+class OffLoopWorkers(Workers):
+    """Workers that are not on the engine's loop, which they reach by `post`."""
+
+    def __init__(self, call: Call, count: int, finished: Finished, post: Post) -> None:
+        super().__init__(call, count, finished)
+        self._post = post
+        self._posted = False
+
+    def collect(self) -> None:
+        self._posted = False
+        super().collect()
+
     def _return_results(self, job: ConsumeJob) -> None:
+        """From any thread."""
         self._results.append(job)
         if not self._posted:
             self._posted = True
@@ -166,9 +147,7 @@ class OffLoopWorkers:
 class ThreadWorkers(OffLoopWorkers):
     """A number of threads, started as needed; for listeners that are plain functions."""
 
-    def __init__(
-        self, call: Call, count: int, finished: Finished, post: Callable[[Callable[[], object]], object], name: str
-    ) -> None:
+    def __init__(self, call: Call, count: int, finished: Finished, post: Post, name: str) -> None:
         super().__init__(call, count, finished, post)
         self._name = name
         self._idle: list[LockType] = []
@@ -179,8 +158,8 @@ class ThreadWorkers(OffLoopWorkers):
 
     # ---- on the loop
 
-    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
-        self._add(jobs)
+    def submit(self, jobs: Sequence[ConsumeJob]) -> None:
+        super().submit(jobs)
         if self._jobs:
             all_sleep = len(self._idle) == len(self._threads)
             if all_sleep:
@@ -203,16 +182,13 @@ class ThreadWorkers(OffLoopWorkers):
         self._threads.append(thread)
         thread.start()
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        self._now = trio.lowlevel.current_clock().current_time
-        task_status.started()
+    async def _serve(self) -> None:
         try:
             while True:
                 await self._backlog.wait(1)
                 await self._wake_more()
         finally:
             self._stopping = True
-            self._jobs.clear()
             while self._idle:
                 self._idle.pop().release()
 

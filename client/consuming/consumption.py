@@ -6,70 +6,43 @@ Java: client/impl/consumer/ConsumeMessageService.java
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 import trio
 
 from rocketlet.client.config import PushConfig
 from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
 from rocketlet.client.consuming.consume_workers import Workers
-from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
-from rocketlet.client.consuming.offset_store import OffsetStore
-from rocketlet.client.consuming.process_queue import ProcessQueue
+from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.consuming.send_back import SendBack
 
-
-class Consuming(Protocol):
-    """The consumer whose messages these are."""
-
-    config: PushConfig
-    broadcasting: bool
-    offsets: OffsetStore
-    statistics: ConsumerStatistics
-
-    def on_progress(self, process_queue: ProcessQueue) -> None:
-        """Messages have been consumed: there may be room for more."""
+WorkersFor: TypeAlias = Callable[[Finished], Workers]
+"""Makes workers that hand finished jobs to this function."""
 
 
 class Consumption:
     """Feeds one consumer's listener. Lives on the engine's loop; only listeners run elsewhere."""
 
-    def __init__(
-        self, consumer: Consuming, workers: Callable[[Finished], Workers], send_back: SendBack | None, batch: int
-    ) -> None:
+    def __init__(self, consumer: QueueHolder, config: PushConfig, workers: WorkersFor, batch: int) -> None:
         self._consumer = consumer
-        self._workers = workers(self._finished)
-        self._send_back = send_back  # None: broadcasting, where nothing is retried
+        self._config = config
+        self.workers = workers(self._finished)
+        # A broadcast message is not retried.
+        self._send_back = None if consumer.broadcasting else SendBack(consumer.session, consumer.group, config)
         self._batch = batch
-        self._nursery: trio.Nursery | None = None
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Consume until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            await nursery.start(self._workers.run)
-            nursery.start_soon(self._watch)
-            task_status.started()
-
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
         """Runs beside the listeners."""
-        await trio.sleep_forever()
 
     async def run_alone(self, job: ConsumeJob) -> None:
         """Run one job and wait for it; settling its outcome is up to the caller."""
         finished = trio.Event()
         job.on_finished = finished.set
-        self._workers.submit([job])
+        self.workers.submit([job])
         await finished.wait()
 
-    def collect(self) -> None:
-        """Apply what has been consumed so far."""
-        self._workers.collect()
-
-    def abandon(self) -> None:
-        """Start no further job; messages whose job has not begun are not consumed."""
-        self._workers.abandon()
-
     def _finished(self, jobs: Sequence[ConsumeJob]) -> None:
-        """Jobs are over."""
-        raise NotImplementedError
+        """Jobs are over. Requires: they were run alone."""
+        for job in jobs:
+            assert job.on_finished is not None
+            job.on_finished()

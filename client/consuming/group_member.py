@@ -9,17 +9,15 @@ Java: client/impl/consumer/MQConsumerInner.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import trio
 
 from rocketlet.client import namespace
 from rocketlet.client.config import ConsumerConfig, MessageModel
-from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
 from rocketlet.client.consuming.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.running_info import check_group as check_own_group
-from rocketlet.client.consuming.running_info import running_info
+from rocketlet.client.consuming.running_info import ConsumerStatistics, queue_info, settings_info, stacks
 from rocketlet.client.consuming.selector import Selection, subscription_of
 from rocketlet.client.errors import ClientError
 from rocketlet.client.talking.broker_calls import subscription_data
@@ -29,10 +27,11 @@ from rocketlet.client.validators import check_group, check_queue
 from rocketlet.common import topic as topics
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import TAG, Subscription
-from rocketlet.remoting.handler import Handler, Reply, Request
-from rocketlet.remoting.protocol.inspection import GetConsumerRunningInfoHeader
+from rocketlet.remoting.handler import Handler, Refused, Reply, Request
+from rocketlet.remoting.protocol.inspection import ConsumerRunningInfo, GetConsumerRunningInfoHeader
 from rocketlet.remoting.protocol.membership import ConsumerData
 from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.client.group_member")
 
@@ -59,22 +58,41 @@ class GroupMember:
         )
         self.config = config
         self._clock = world.clock
-        self._nursery: trio.Nursery | None = None
-        """Of the tasks of this consumer, while it runs."""
+        self.held: dict[MessageQueue, ProcessQueue] = {}
+        """The queues that it consumes now, and those that it is releasing."""
+        self._running = False
+        """From its first heartbeat until it shuts down."""
         self.session.handlers[int(RequestCode.GET_CONSUMER_RUNNING_INFO)] = Handler(
             self._running_info, GetConsumerRunningInfoHeader
         )
-        self.session.consumers.append(self.consumer_data)
-        self.session.topics.append(self.topics_in_use)
-
-    @property
-    def held(self) -> Mapping[MessageQueue, ProcessQueue]:
-        """The queues that it consumes now, and those that it is releasing."""
-        return {}
+        self.session.consumer_data = self._consumer_data
+        self.session.topics_in_use = self.topics_in_use
 
     def topics_in_use(self) -> Iterable[str]:
         """Topics whose routes are needed, by their names on the wire."""
         return self.subscriptions
+
+    # ---- life
+
+    async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Be a member until `stop` is set, then shut down in order. Started once there is something to consume from."""
+        self.started_at = self._clock()
+        async with self.session.opened() as nursery:
+            await self._begin(nursery)
+            self._running = True
+            task_status.started()
+            await stop.wait()
+            with trio.CancelScope(shield=True):
+                self._running = False
+                await self._end()
+                await self.session.unregister(None, self.group)
+
+    async def _begin(self, nursery: trio.Nursery) -> None:
+        """Make it known, and start its tasks."""
+        await self.introduce_to_brokers()
+
+    async def _end(self) -> None:
+        """Commit and release what is held."""
 
     # ---- names
 
@@ -104,28 +122,17 @@ class GroupMember:
             route = self.session.routes.get(subscription.topic)
             if subscription.expression_type == TAG or route is None:
                 continue
-            for broker_name in route.addresses:
-                place = self.session.routes.address(broker_name)
-                if place is not None:
-                    await self.session.brokers.check_subscription(
-                        place[0], self.session.client_id, self.group, subscription
-                    )
+            for address in filter(None, map(self.session.routes.reader, route.addresses)):
+                await self.session.brokers.check_subscription(address, self.session.client_id, self.group, subscription)
 
     # ---- to the brokers
 
     async def introduce_to_brokers(self) -> None:
         """Ask for the routes of all topics, have filters checked, and make this consumer known."""
         for topic in list(self.topics_in_use()):
-            await self.refresh(topic)
+            await self.session.try_to_refresh(topic)
         await self.check_filters()
-        await self.heartbeat_now()
-
-    async def refresh(self, topic: str) -> None:
-        """Ask for a topic's route; the session keeps asking while it is not known."""
-        try:
-            await self.session.refresh(topic)
-        except ClientError as error:
-            log.warning("the route of %s is not known yet: %s", topic, error)
+        await self.session.heartbeat()
 
     async def members(self, topic: str) -> list[str] | None:
         """The group's client ids, from any broker of the topic that answers; None if none does."""
@@ -140,11 +147,13 @@ class GroupMember:
                 log.info("the members of %s are not known at %s: %s", self.group, address, error)
         return None
 
-    async def heartbeat_now(self) -> None:
-        """Heartbeat to all brokers, now."""
-        await self.session.heartbeat()
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The group's stored offset of a queue."""
+        wire = self.wire_queue(queue)
+        await self.session.reader_of(wire)  # so that the route is known
+        return await self.offsets.read(wire)
 
-    def consumer_data(self) -> ConsumerData:
+    def _consumer_data(self) -> ConsumerData:
         """The group in heartbeats."""
         config = self.config
         return ConsumerData(
@@ -161,7 +170,24 @@ class GroupMember:
     def collect(self) -> None:
         """Apply what has been consumed so far."""
 
+    def check_is_ours(self, group: str) -> None:
+        """Raises Refused if a request is about another group."""
+        if group != self.group:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer client")
+
     def _running_info(self, request: Request) -> Reply:
-        check_own_group(request.header.consumerGroup, self.group)
+        self.check_is_ours(request.header.consumerGroup)
         self.collect()
-        return Reply(body=running_info(self, jstack=request.header.jstackEnable).to_json())
+        info = ConsumerRunningInfo(
+            properties={
+                **settings_info(self.config),
+                "PROP_CONSUME_TYPE": self.consume_type,
+                "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in self.session.namesrv.addresses),
+                "PROP_CONSUMER_START_TIMESTAMP": str(self.started_at),
+            },
+            subscriptionSet=[subscription_data(subscription) for subscription in self.subscriptions.values()],
+            mqTable={queue: queue_info(process_queue, self._clock) for queue, process_queue in self.held.items()},
+            statusTable={topic: self.statistics.of(topic) for topic in self.subscriptions},
+            jstack=stacks() if request.header.jstackEnable else None,
+        )
+        return Reply(body=info.to_json())

@@ -25,9 +25,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rocketlet.client.consuming.consume_results import consumed
+from rocketlet.client.coroutines import as_coroutine_function, completed
 from rocketlet.common.message import ReceivedMessage
 
 if TYPE_CHECKING:
@@ -51,37 +52,56 @@ class Keys(Protocol):
         """Release the key: it was not done."""
 
 
-class MemoryKeys:
-    """The newest `most` keys, in memory."""
+class _LockedKeys:
+    """Knows which keys are being worked on; a subclass remembers those that are done."""
 
-    def __init__(self, most: int = DEFAULT_MOST) -> None:
-        self._most = most
-        self._done: OrderedDict[str, None] = OrderedDict()
+    def __init__(self) -> None:
         self._working: set[str] = set()
         self._lock = threading.Lock()
 
     def begin(self, key: str) -> bool | None:
         with self._lock:
-            if key in self._done:
-                return False
             if key in self._working:
                 return None
+            if self._is_done(key):
+                return False
             self._working.add(key)
             return True
 
     def done(self, key: str) -> None:
         with self._lock:
+            self._remember(key)
             self._working.discard(key)
-            self._done[key] = None
-            if len(self._done) > self._most:
-                self._done.popitem(last=False)
 
     def failed(self, key: str) -> None:
         with self._lock:
             self._working.discard(key)
 
+    def _is_done(self, key: str) -> bool:
+        raise NotImplementedError
 
-class SqliteKeys:
+    def _remember(self, key: str) -> None:
+        raise NotImplementedError
+
+
+class MemoryKeys(_LockedKeys):
+    """The newest `most` keys, in memory."""
+
+    def __init__(self, most: int = DEFAULT_MOST) -> None:
+        super().__init__()
+        self._most = most
+        self._done: OrderedDict[str, None] = OrderedDict()
+
+    def _is_done(self, key: str) -> bool:
+        return key in self._done
+
+    def _remember(self, key: str) -> None:
+        self._done[key] = None
+        if len(self._done) > self._most:
+            self._done.popitem(last=False)
+
+
+class SqliteKeys(_LockedKeys):
     """Keys in a table of an SQLite file; `keep` of the newest are kept (0: all).
 
     The table is `consumed_keys(key primary key, place)`. A key that is being worked on is known to this process only.
@@ -92,6 +112,7 @@ class SqliteKeys:
     def __init__(self, path: str, keep: int = 0) -> None:
         import sqlite3
 
+        super().__init__()
         self._database: sqlite3.Connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._database.execute("PRAGMA journal_mode=WAL")
         self._database.execute(
@@ -99,32 +120,18 @@ class SqliteKeys:
         )
         self._keep = keep
         self._since_trim = 0
-        self._working: set[str] = set()
-        self._lock = threading.Lock()
 
-    def begin(self, key: str) -> bool | None:
-        with self._lock:
-            if key in self._working:
-                return None
-            if self._database.execute("SELECT 1 FROM consumed_keys WHERE key = ?", (key,)).fetchone():
-                return False
-            self._working.add(key)
-            return True
+    def _is_done(self, key: str) -> bool:
+        return self._database.execute("SELECT 1 FROM consumed_keys WHERE key = ?", (key,)).fetchone() is not None
 
-    def done(self, key: str) -> None:
-        with self._lock:
-            self._database.execute("INSERT OR IGNORE INTO consumed_keys (key) VALUES (?)", (key,))
-            self._working.discard(key)
-            self._since_trim += 1
-            if self._keep and self._since_trim >= self._TRIM_EVERY:
-                self._since_trim = 0
-                self._database.execute(
-                    "DELETE FROM consumed_keys WHERE place <= (SELECT max(place) FROM consumed_keys) - ?", (self._keep,)
-                )
-
-    def failed(self, key: str) -> None:
-        with self._lock:
-            self._working.discard(key)
+    def _remember(self, key: str) -> None:
+        self._database.execute("INSERT OR IGNORE INTO consumed_keys (key) VALUES (?)", (key,))
+        self._since_trim += 1
+        if self._keep and self._since_trim >= self._TRIM_EVERY:
+            self._since_trim = 0
+            self._database.execute(
+                "DELETE FROM consumed_keys WHERE place <= (SELECT max(place) FROM consumed_keys) - ?", (self._keep,)
+            )
 
     def close(self) -> None:
         with self._lock:
@@ -158,50 +165,27 @@ def once(
     """
 
     def wrap(listener: Callable[[ReceivedMessage], Answer]) -> Callable[[ReceivedMessage], Answer]:
-        if iscoroutinefunction(listener):
-            return cast("Callable[[ReceivedMessage], Answer]", _async_once(keys, key, listener))
+        is_async = iscoroutinefunction(listener)
+        call: Callable[..., Any] = listener if is_async else as_coroutine_function(listener)
 
-        @wraps(listener)
-        def run_once(message: ReceivedMessage) -> Any:
+        async def run_once(message: ReceivedMessage) -> Any:
             name = key(message)
-            if not _begin(keys, name):
+            is_ours = keys.begin(name)
+            if is_ours is None:
+                raise InProgress(
+                    f"key {name} is being consumed in another delivery of its message; this one will be redelivered"
+                )
+            if not is_ours:
                 return None
             succeeded = False
             try:
-                answer = listener(message)
+                answer = await call(message)
                 succeeded = consumed(answer)
                 return answer
             finally:
                 (keys.done if succeeded else keys.failed)(name)
 
-        return run_once
+        once_only: Callable[..., Any] = run_once if is_async else lambda message: completed(run_once(message))
+        return wraps(listener)(once_only)
 
     return wrap
-
-
-def _async_once(
-    keys: Keys, key: Callable[[ReceivedMessage], str], listener: Callable[[ReceivedMessage], Any]
-) -> Callable[[ReceivedMessage], Any]:
-    @wraps(listener)
-    async def run_once(message: ReceivedMessage) -> Any:
-        name = key(message)
-        if not _begin(keys, name):
-            return None
-        succeeded = False
-        try:
-            answer = await listener(message)
-            succeeded = consumed(answer)
-            return answer
-        finally:
-            (keys.done if succeeded else keys.failed)(name)
-
-    return run_once
-
-
-def _begin(keys: Keys, name: str) -> bool:
-    is_ours = keys.begin(name)
-    if is_ours is None:
-        raise InProgress(
-            f"key {name} is being consumed in another delivery of its message; this one will be redelivered"
-        )
-    return is_ours

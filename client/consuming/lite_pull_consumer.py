@@ -19,10 +19,8 @@ from collections.abc import Callable, Iterable, Mapping
 import trio
 
 from rocketlet.client.config import PullConfig
-from rocketlet.client.consuming.message_buffer import MessageBuffer
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.pull_loop import PullTerms
-from rocketlet.client.consuming.pulled_queue import Pulled, PulledQueue
+from rocketlet.client.consuming.pulled_queue import MessageBuffer, Pulled, PulledQueue
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.consuming.selector import Selection, subscription_of
 from rocketlet.client.errors import ClientError, InvalidUse
@@ -41,24 +39,17 @@ class LitePullEngine(QueueHolder):
     """One lite pull consumer. Everything but `buffer` and `finished` is called on its loop."""
 
     config: PullConfig
+    queue_type = PulledQueue
+    pull_flags = pulling.SUSPEND | pulling.LITE_PULL | pulling.SUBSCRIPTION
 
     def __init__(self, group: str, config: PullConfig, world: World) -> None:
-        terms = PullTerms(
-            batch=config.pull_batch,
-            timeout=config.pull_timeout,
-            hold=config.poll_timeout,
-            interval=0.0,
-            commit=False,
-            flags=pulling.SUSPEND | pulling.LITE_PULL,
-            send_subscription=True,
-        )
-        super().__init__(group, config, world, terms=terms, kind=PulledQueue)
+        super().__init__(group, config, world)
         self.buffer = MessageBuffer()
         self.finished: deque[tuple[Pulled, int, int]] = deque()
         """Which parts of which batches users have finished; appended by any thread, applied by `collect`."""
         self._commits = config.auto_commit
         self._filters: dict[str, Subscription] = {}
-        self._assigned: dict[MessageQueue, int | None] | None = None
+        """By topic of the queues that are assigned by hand."""
         self._paused: set[MessageQueue] = set()
 
     # ---- life
@@ -68,11 +59,7 @@ class LitePullEngine(QueueHolder):
         if self._commits:
             nursery.start_soon(self._persist_forever, self.config.persist_interval)
 
-    async def _on_first_balance(self) -> None:
-        if self._assigned is not None:
-            await self._apply_assignment()
-
-    async def _release_all(self) -> None:
+    async def _end(self) -> None:
         self.buffer.closed = True
         self.buffer.wake_all()
         self.collect()
@@ -82,45 +69,36 @@ class LitePullEngine(QueueHolder):
             await self.rebalance.give_up_all()
 
     def topics_in_use(self) -> Iterable[str]:
-        return {*self.subscriptions, *(queue.topic for queue in self._assigned or ())}
+        return {*self.subscriptions, *self._filters}
 
     # ---- which queues
 
     def subscribe(self, topic: str, selection: Selection = "*") -> None:
         """Share a topic with the other members of the group."""
-        if self._assigned is not None:
+        if self.rebalance.by_hand:
             raise InvalidUse("queues are assigned to this consumer", advice="either subscribe or assign")
         super().subscribe(topic, selection)
 
     async def assign(self, queues: Iterable[MessageQueue], selection: Selection = "*") -> None:
-        """Pull exactly these queues, whoever else does."""
+        """Pull exactly these queues, whoever else does. Requires: it runs."""
         if self.subscriptions:
             raise InvalidUse("this consumer has subscriptions", advice="either subscribe or assign")
-        wire_queues = {self.wire_queue(queue) for queue in queues}
+        assigned = {self.wire_queue(queue) for queue in queues}
         self.rebalance.by_hand = True
-        previous = self._assigned or {}
-        self._assigned = {queue: previous.get(queue) for queue in wire_queues}
         self._filters = {
-            topic: subscription_of(topic, selection, self._clock()) for topic in {queue.topic for queue in wire_queues}
+            topic: subscription_of(topic, selection, self._clock()) for topic in {queue.topic for queue in assigned}
         }
-        if self._running:
-            await self._apply_assignment()
-
-    async def _apply_assignment(self) -> None:
-        assert self._assigned is not None
-        for queue in [queue for queue in self.rebalance.held if queue not in self._assigned]:
-            process_queue = self.rebalance.held.pop(queue)
+        for queue in [queue for queue in self.held if queue not in assigned]:
+            process_queue = self.held.pop(queue)
             process_queue.drop()
             await self.on_given_up(process_queue)
-        for queue, seek_offset in self._assigned.items():
-            if queue not in self.rebalance.held:
-                await self.session.reader_of(queue)
-                offset = seek_offset if seek_offset is not None else await self.start_offset(queue)
-                self._assign_at(queue, offset)
+        for queue in assigned:
+            if queue not in self.held:
+                self._assign_at(queue, await self.rebalance.start_offset(queue))
 
     def _assign_at(self, queue: MessageQueue, offset: int) -> None:
         process_queue = self.rebalance.new_process_queue(queue, offset)
-        self.rebalance.held[queue] = process_queue
+        self.held[queue] = process_queue
         self.on_taken(process_queue)
 
     def filter_of(self, topic: str) -> Subscription | None:
@@ -131,22 +109,13 @@ class LitePullEngine(QueueHolder):
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Continue at an offset. Raises InvalidUse where the queue does not have it."""
         wire = self.wire_queue(queue)
-        if self._assigned is not None and not self._running and wire in self._assigned:
-            self._assigned[wire] = offset
-            return
-        process_queue = self.rebalance.held.get(wire)
+        process_queue = self.held.get(wire)
         if process_queue is None or process_queue.dropped:
             raise InvalidUse(f"{queue} is not a queue of this consumer now", advice="look at assignment()")
         low, high = await self.queries.min_offset(queue), await self.queries.max_offset(queue)
         if not low <= offset <= high:
             raise InvalidUse(f"{queue} has the offsets {low} to {high}, not {offset}")
-        self._move(wire, offset)
-
-    def _move(self, queue: MessageQueue, offset: int) -> None:
-        process_queue = self.rebalance.held[queue]
-        process_queue.drop()
-        self.stop_pulling(process_queue)
-        self._assign_at(queue, offset)
+        self.offset_moved(self.held[wire], offset)  # which may have been acquired anew
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Continue at the oldest message."""
@@ -184,18 +153,11 @@ class LitePullEngine(QueueHolder):
             self.offsets.update(self.wire_queue(queue), offset)
         await self.offsets.persist([self.wire_queue(queue) for queue in offsets], wait=True)
 
-    async def committed(self, queue: MessageQueue) -> int | None:
-        """The stored offset of a queue."""
-        wire = self.wire_queue(queue)
-        await self.session.reader_of(wire)
-        return await self.offsets.read(wire)
-
     # ---- changes of a topic's queues
 
     def watch(self, topic: str, changed: QueuesChanged) -> None:
         """Call `changed(topic, queues)` whenever the topic has other queues than before."""
-        assert self._nursery is not None
-        self._nursery.start_soon(self._watch, topic, changed)
+        self.session.start_task(self._watch, topic, changed)
 
     async def _watch(self, topic: str, changed: QueuesChanged) -> None:
         previous: set[MessageQueue] | None = None
@@ -228,15 +190,11 @@ class LitePullEngine(QueueHolder):
         if process_queue.queue in self._paused:
             return "the queue is paused"
         self.collect()
-        return self._full_alone(process_queue, self.config.max_span) or self._full_together()
-
-    def _full_together(self) -> str:
-        totals = self.rebalance.totals
-        if totals.count >= self.config.buffered_messages:
-            return f"{totals.count} messages of all queues are not polled yet"
-        if totals.bytes >= self.config.max_bytes:
-            return f"{totals.bytes} bytes of all queues are not polled yet"
-        return ""
+        if self.rebalance.totals.count >= self.config.buffered_messages:
+            return f"{self.rebalance.totals.count} messages of all queues are not polled yet"
+        return self._full(process_queue, self.config.max_span)
 
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
-        self._move(process_queue.queue, offset)
+        process_queue.drop()
+        self.stop_pulling(process_queue)
+        self._assign_at(process_queue.queue, offset)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
 
 from rocketlet.client.errors import ClientError, NoRoute
 from rocketlet.client.talking.broker_calls import BrokerCalls
@@ -25,33 +24,41 @@ log = logging.getLogger("rocketlet.client.offset_store")
 DEFAULT_DIRECTORY = "~/.rocketmq_offsets"  # RocketMQ's, so that a Java consumer's files are found
 
 
-class OffsetStore(Protocol):
+class OffsetStore:
     """One group's offsets in the queues of one client."""
+
+    def __init__(self) -> None:
+        self._noted: dict[MessageQueue, int] = {}
 
     async def read(self, queue: MessageQueue) -> int | None:
         """The stored offset; None where there is none. Raises ClientError where that cannot be known."""
+        raise NotImplementedError
 
     def update(self, queue: MessageQueue, offset: int) -> None:
         """Note how far the queue is consumed."""
+        self._noted[queue] = offset
 
     def noted(self, queue: MessageQueue) -> int | None:
         """What was noted last."""
+        return self._noted.get(queue)
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
         """Store what was noted for these queues. A failure is logged; the next call tries again."""
+        raise NotImplementedError
 
     def forget(self, queue: MessageQueue) -> None:
         """Forget a queue that is no longer ours."""
+        self._noted.pop(queue, None)
 
 
-class RemoteOffsets:
+class RemoteOffsets(OffsetStore):
     """Offsets at the queue's broker, for clustering consumers. Commits are one-way, as RocketMQ's are."""
 
     def __init__(self, group: str, brokers: BrokerCalls, reader: Callable[[str], str | None]) -> None:
+        super().__init__()
         self._group = group
         self._brokers = brokers
         self._reader = reader
-        self._noted: dict[MessageQueue, int] = {}
 
     async def read(self, queue: MessageQueue) -> int | None:
         address = self._reader(queue.broker_name)
@@ -59,12 +66,6 @@ class RemoteOffsets:
             raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
         offset = await self._brokers.committed(address, self._group, queue)
         return offset if offset is not None and offset >= 0 else None
-
-    def update(self, queue: MessageQueue, offset: int) -> None:
-        self._noted[queue] = offset
-
-    def noted(self, queue: MessageQueue) -> int | None:
-        return self._noted.get(queue)
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
         for queue in list(queues):
@@ -81,11 +82,8 @@ class RemoteOffsets:
             except ClientError as error:
                 log.warning("offset %d of %s was not committed: %s", offset, queue, error)
 
-    def forget(self, queue: MessageQueue) -> None:
-        self._noted.pop(queue, None)
 
-
-class LocalOffsets:
+class LocalOffsets(OffsetStore):
     """Offsets in `<directory>/<client id>/<group>/offsets.json`, for broadcasting consumers.
 
     Written to a temporary file and renamed, with the previous file kept as `.bak`, so that a crash leaves one of
@@ -93,13 +91,9 @@ class LocalOffsets:
     """
 
     def __init__(self, directory: str, client_id: str, group: str) -> None:
-        self._path = (
-            Path(directory or DEFAULT_DIRECTORY).expanduser()
-            / _path_part(client_id)
-            / _path_part(group)
-            / "offsets.json"
-        )
-        self._noted: dict[MessageQueue, int] = {}
+        super().__init__()
+        root = Path(directory or DEFAULT_DIRECTORY).expanduser()
+        self._path = root / _path_part(client_id) / _path_part(group) / "offsets.json"
         self._written: dict[MessageQueue, int] = {}
         self._load()
 
@@ -118,29 +112,23 @@ class LocalOffsets:
             return
 
     async def read(self, queue: MessageQueue) -> int | None:
-        return self._noted.get(queue)
-
-    def update(self, queue: MessageQueue, offset: int) -> None:
-        self._noted[queue] = offset
-
-    def noted(self, queue: MessageQueue) -> int | None:
-        return self._noted.get(queue)
+        return self.noted(queue)
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
         if self._noted == self._written:
             return
         try:
-            self._write(self._noted)
+            self._write()
         except OSError as error:
             log.error("the offsets were not written to %s, trying again at the next commit: %s", self._path, error)
         else:
             self._written = dict(self._noted)
 
-    def _write(self, table: Mapping[MessageQueue, int]) -> None:
+    def _write(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_suffix(".json.tmp")
         with open(temporary, "wb") as file:
-            file.write(ResetOffsetBody(dict(table)).to_json())
+            file.write(ResetOffsetBody(dict(self._noted)).to_json())  # a copy: any thread may note an offset
             file.flush()
             os.fsync(file.fileno())
         if self._path.exists():

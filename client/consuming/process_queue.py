@@ -4,8 +4,8 @@ Messages enter in the order of their offsets and leave in any order. What may be
 still open, or, where nothing is open, the offset up to which the queue has been pulled: so a committed offset is never
 ahead of what was consumed, and a crash repeats some messages instead of losing one.
 
-An orderly consumer takes the oldest messages, finishes those that it could consume and puts back the rest; nothing
-overtakes.
+An orderly consumer takes the oldest messages and finishes those that it could consume; the rest are the oldest again,
+so nothing overtakes.
 
 Invariant: `count` and `bytes` are those of the open messages; `committable()` never falls while the queue is held.
 
@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
@@ -32,40 +33,27 @@ class Totals:
     bytes: int = 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ProcessQueue:
     """One queue's open messages. Times are milliseconds that the caller reads from its clock."""
 
-    __slots__ = (
-        "_handed_out",
-        "_open",
-        "_order",
-        "_totals",
-        "bytes",
-        "dropped",
-        "last_consume",
-        "last_lock",
-        "last_pull",
-        "locked",
-        "pulled_to",
-        "queue",
-    )
+    queue: MessageQueue
+    pulled_to: int
+    last_pull: float
+    totals: Sequence[Totals] = ()
+    bytes: int = 0
+    dropped: bool = False
+    locked: bool = False
+    last_lock: float = 0.0
+    last_consume: float = field(init=False)
+    _open: dict[int, ReceivedMessage] = field(default_factory=dict)
+    # Offsets in the order of arrival. Those at the head that are no longer open are dropped lazily:
+    # next(iter(dict)) would do without it, but walks over every deleted entry, and a thousand messages deep that
+    # costs more than all else.
+    _order: deque[int] = field(default_factory=deque)
 
-    def __init__(self, queue: MessageQueue, start: int, now: float, totals: Sequence[Totals] = ()) -> None:
-        self.queue = queue
-        self._totals = totals
-        self.pulled_to = start
-        self.bytes = 0
-        self.dropped = False
-        self.locked = False
-        self.last_lock = 0.0
-        self.last_pull = now
-        self.last_consume = now
-        self._open: dict[int, ReceivedMessage] = {}
-        # Offsets in the order of arrival. Those at the head that are no longer open are dropped lazily:
-        # next(iter(dict)) would do without it, but walks over every deleted entry, and a thousand messages deep that
-        # costs more than all else.
-        self._order: deque[int] = deque()
-        self._handed_out: list[ReceivedMessage] = []
+    def __post_init__(self) -> None:
+        self.last_consume = self.last_pull
 
     # ---- filling
 
@@ -85,7 +73,7 @@ class ProcessQueue:
     def _count(self, count: int, size: int) -> None:
         self.bytes += size
         if not self.dropped:
-            for totals in self._totals:
+            for totals in self.totals:
                 totals.count += count
                 totals.bytes += size
 
@@ -136,23 +124,10 @@ class ProcessQueue:
         """The offset from which a new owner of this queue should go on."""
         return self._first() if self.count else self.pulled_to
 
-    # ---- in order
-
-    def take(self, at_most: int) -> list[ReceivedMessage]:
-        """The oldest open messages; they stay open until they are finished. Requires: nothing is taken."""
-        assert not self._handed_out, "one batch of an orderly queue at a time"
-        if not self._open:
-            return []
-        for offset in self._order:
-            if len(self._handed_out) == at_most:
-                break
-            if offset in self._open:
-                self._handed_out.append(self._open[offset])
-        return list(self._handed_out)
-
-    def put_back(self) -> None:
-        """Put back those of the taken messages that are not finished."""
-        self._handed_out = []
+    def oldest(self, at_most: int) -> list[ReceivedMessage]:
+        """The first open messages; they stay open until they are finished."""
+        in_order = (self._open[offset] for offset in self._order if offset in self._open)
+        return list(islice(in_order, at_most))
 
     # ---- state
 
@@ -167,7 +142,7 @@ class ProcessQueue:
     def drop(self) -> None:
         """The queue is no longer ours. Listeners finish the messages that they have, but nothing is committed."""
         if not self.dropped:
-            for totals in self._totals:
+            for totals in self.totals:
                 totals.count -= self.count
                 totals.bytes -= self.bytes
             self.dropped = True

@@ -5,8 +5,6 @@ Java: client/impl/consumer/DefaultMQPullConsumerImpl.java
 
 from __future__ import annotations
 
-import logging
-
 import trio
 
 from rocketlet.client.config import PullConfig
@@ -23,8 +21,6 @@ from rocketlet.common.subscription import Subscription
 from rocketlet.remoting.protocol import pulling
 from rocketlet.remoting.response_codes import ResponseCode
 
-log = logging.getLogger("rocketlet.client.pull_consumer")
-
 _ANSWER_TIMEOUT = 10.0  # RocketMQ's, for a pull that the broker does not hold
 
 
@@ -36,18 +32,12 @@ class PullEngine(GroupMember):
         self._send_back = SendBack(self.session, self.group, config)
         self._noted: set[MessageQueue] = set()
 
-    async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Stay a member until `stop` is set, then commit the noted offsets and unregister."""
-        self.started_at = self._clock()
-        async with self.session.opened(), trio.open_nursery() as nursery:
-            nursery.start_soon(self._persist_forever)
-            task_status.started()
-            await stop.wait()
-            with trio.CancelScope(shield=True):
-                with trio.move_on_after(self.config.request_timeout):
-                    await self.commit()
-                await self.session.unregister(None, self.group)
-            nursery.cancel_scope.cancel()
+    async def _begin(self, nursery: trio.Nursery) -> None:
+        nursery.start_soon(self._persist_forever)  # brokers learn of it with its first pull
+
+    async def _end(self) -> None:
+        with trio.move_on_after(self.config.request_timeout):
+            await self.commit()
 
     async def _persist_forever(self) -> None:
         while True:
@@ -59,7 +49,7 @@ class PullEngine(GroupMember):
         wire = self.wire_topic(topic)
         self._subscribed(wire, "*")
         route = await self.session.route(wire)
-        await self.heartbeat_now()
+        await self.session.heartbeat()
         members = await self.members(wire)
         if members is None:
             raise NoRoute("no broker answers with the members of the group", topic=topic)
@@ -73,10 +63,7 @@ class PullEngine(GroupMember):
         """One pull from an offset; `hold` is for how many seconds the broker may wait for a message."""
         wire = self.wire_queue(queue)
         subscription = self._subscribed(wire.topic, selection)
-        await self.session.reader_of(wire)
-        place = self.session.routes.address(wire.broker_name)
-        if place is None:
-            raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
+        address = await self.session.reader_of(wire)
         header = pulling.PullMessageHeader(
             queueId=wire.queue_id,
             queueOffset=offset,
@@ -91,10 +78,10 @@ class PullEngine(GroupMember):
             bname=wire.broker_name,
         )
         timeout = max(self.config.pull_timeout, hold + _ANSWER_TIMEOUT) if hold else _ANSWER_TIMEOUT
-        code, answer, body = await self.session.brokers.pull(place[0], header, timeout)
+        code, answer, body = await self.session.brokers.pull(address, header, timeout)
         messages = []
         if code == ResponseCode.SUCCESS:
-            with readable("what was pulled", place[0], queue.topic):
+            with readable("what was pulled", address, queue.topic):
                 messages = self.session.reader.pulled(body, queue, subscription)
         status = PullStatus(code)
         if status is PullStatus.FOUND and not messages:
@@ -106,11 +93,7 @@ class PullEngine(GroupMember):
     def _subscribed(self, topic: str, selection: Selection) -> Subscription:
         """What is pulled is subscribed too, so that brokers know what this group consumes."""
         subscription = self.subscriptions.get(topic)
-        fresh = subscription_of(topic, selection, 0)
-        if subscription is None or (subscription.expression, subscription.expression_type) != (
-            fresh.expression,
-            fresh.expression_type,
-        ):
+        if subscription is None or subscription_of(topic, selection, subscription.version) != subscription:
             subscription = self.subscriptions[topic] = self.subscription(topic, selection)
         return subscription
 
@@ -118,9 +101,7 @@ class PullEngine(GroupMember):
 
     async def offset(self, queue: MessageQueue) -> int | None:
         """The group's stored offset."""
-        wire = self.wire_queue(queue)
-        await self.session.reader_of(wire)
-        return await self.offsets.read(wire)
+        return await self.committed(queue)
 
     def note_offset(self, queue: MessageQueue, offset: int) -> None:
         """Remember how far a queue is consumed. From any thread."""

@@ -13,13 +13,14 @@ Java: client/impl/consumer/DefaultMQPushConsumerImpl.java#pullMessage, PullMessa
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
 from trio.lowlevel import Abort
 
 from rocketlet.client.compression import CannotInflate
+from rocketlet.client.config import PullConfig, PushConfig
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.errors import BadAnswer, ClientError, NoRoute, Refused
 from rocketlet.client.talking.broker_calls import read_pull, translated
@@ -55,25 +56,15 @@ _QUICK_ANSWER = 0.005
 _QUICK_ANSWERS_ALLOWED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class PullTerms:
-    """What all pulls of one consumer share."""
-
-    batch: int
-    timeout: float
-    hold: float
-    interval: float
-    commit: bool
-    flags: int
-    send_subscription: bool
-
-
 class Puller(Protocol):
     """The consumer on whose behalf a queue is pulled."""
 
     group: str
     session: Session
-    terms: PullTerms
+    config: PushConfig | PullConfig
+    pull_flags: int
+    """With COMMIT_OFFSET, pulls commit where that is possible; with SUBSCRIPTION, they carry the subscription."""
+    pull_interval: float = 0.0
 
     def filter_of(self, topic: str) -> Subscription | None:
         """What pulls of a topic select by; None once it is unsubscribed."""
@@ -86,9 +77,6 @@ class Puller(Protocol):
     def full(self, process_queue: ProcessQueue) -> str:
         """Why this queue must not be pulled now; empty if it may be."""
 
-    def unknown(self) -> None:
-        """The broker does not know this consumer, or its newest subscription."""
-
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
         """The broker does not have the requested offset and suggests this one."""
 
@@ -99,29 +87,30 @@ class PullLoop:
     def __init__(self, process_queue: ProcessQueue, puller: Puller) -> None:
         self._queue = process_queue
         self._puller = puller
-        self._terms = puller.terms
         self._session = puller.session
         self._broker_id = MASTER
         self._quick = 0
         self._pause_logged = False
         self.room = Wakeup()
         """Announced when messages have been consumed, or the consumer goes on."""
+        self.scope = trio.CancelScope()
 
     async def run(self) -> None:
-        """Pull until the queue is dropped or this is cancelled."""
-        while not self._queue.dropped:
-            self._queue.last_pull = trio.current_time() * 1000
-            reason = self._puller.full(self._queue)
-            if reason:
-                await self._pause(reason)
-                continue
-            self._pause_logged = False
-            try:
-                await self._pull()
-            except (ClientError, RecordError) as error:
-                await self._wait_after_error(error)
-            if self._terms.interval:
-                await trio.sleep(self._terms.interval)
+        """Pull until the queue is dropped or `scope` is cancelled."""
+        with self.scope:
+            while not self._queue.dropped:
+                self._queue.last_pull = trio.current_time() * 1000
+                reason = self._puller.full(self._queue)
+                if reason:
+                    await self._pause(reason)
+                    continue
+                self._pause_logged = False
+                try:
+                    await self._pull()
+                except (ClientError, RecordError) as error:
+                    await self._wait_after_error(error)
+                if self._puller.pull_interval:
+                    await trio.sleep(self._puller.pull_interval)
 
     async def _pause(self, reason: str) -> None:
         if not self._pause_logged:
@@ -141,7 +130,7 @@ class PullLoop:
             log.warning("pull of %s at %d failed: %s", self._queue.queue, self._queue.pulled_to, error)
         self._broker_id = MASTER
         if isinstance(error, Refused) and error.code in _UNKNOWN_HERE:
-            self._puller.unknown()
+            self._session.heartbeat_soon()
         await trio.sleep(_AFTER_ERROR)
 
     async def _pull(self) -> None:
@@ -155,7 +144,7 @@ class PullLoop:
         if place is None:
             raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
         try:
-            line = await self._session.connection(place[0])
+            line = await self._session.pool.connection(place[0])
         except RemotingError as error:
             raise translated(error, _PULL, place[0], queue.topic) from error
         chain = _Chain(self._queue, self._puller, subscription, place, line)
@@ -187,27 +176,24 @@ class PullLoop:
             await trio.sleep(_AFTER_ERROR)
 
 
+@dataclass(slots=True, eq=False)
 class _Chain:
     """Pulls of one queue on one connection. While all goes well each answer asks for the next, in the turn of the
     connection that read it: no task runs in between, so that messages get to their listener sooner.
     """
 
-    def __init__(
-        self, queue: ProcessQueue, puller: Puller, subscription: Subscription, place: tuple[str, int], line: Connection
-    ) -> None:
-        self.asked_at = 0.0
-        self.on_progress = False
-        """Whether the last answer says to go on at another offset."""
-        self._queue = queue
-        self._puller = puller
-        self._terms = puller.terms
-        self._subscription = subscription
-        self._place = place
-        self._line = line
-        self._opaque = 0
-        self._timeout_scope = trio.CancelScope()
-        self._task: trio.lowlevel.Task | None = None
-        self._last: tuple[int, pulling.PullMessageAnswerHeader] | ClientError | RecordError | None = None
+    _queue: ProcessQueue
+    _puller: Puller
+    _subscription: Subscription
+    _place: tuple[str, int]
+    _line: Connection
+    asked_at: float = 0.0
+    on_progress: bool = False
+    """Whether the last answer says to go on at another offset."""
+    _opaque: int = 0
+    _timeout_scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    _task: trio.lowlevel.Task | None = None
+    _last: tuple[int, pulling.PullMessageAnswerHeader] | ClientError | RecordError | None = None
 
     async def run(self) -> tuple[int, pulling.PullMessageAnswerHeader]:
         """Pull until an answer has to be looked at; its code and header. Raises ClientError, RecordError."""
@@ -216,8 +202,8 @@ class _Chain:
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._abort)
         if self._last is None:
-            self._puller.session.unanswered(self._line, self.asked_at)
-            raise self._translated(CallTimeout(f"no answer within {self._terms.timeout:g} s"))
+            self._puller.session.pool.unanswered(self._line, self.asked_at)
+            raise self._translated(CallTimeout(f"no answer within {self._puller.config.pull_timeout:g} s"))
         if isinstance(self._last, (ClientError, RecordError)):
             raise self._last
         return self._last
@@ -230,7 +216,7 @@ class _Chain:
     def _ask(self) -> None:
         self.asked_at = now = trio.current_time()
         self._queue.last_pull = 1000 * now
-        self._timeout_scope.deadline = now + self._terms.timeout
+        self._timeout_scope.deadline = now + self._puller.config.pull_timeout
         try:
             self._opaque = self._line.call_soon(request(RequestCode.PULL_MESSAGE, self._header()), self._on_answer)
         except RemotingError as error:
@@ -260,7 +246,7 @@ class _Chain:
         self._puller.pulled(queue, records, self._subscription, header.nextBeginOffset)
         return (
             self.on_progress
-            and not self._terms.interval
+            and not self._puller.pull_interval
             and self._puller.filter_of(wire.topic) is self._subscription
             and self._puller.session.routes.address(wire.broker_name, header.suggestWhichBrokerId) == self._place
             and not self._puller.full(queue)
@@ -271,23 +257,21 @@ class _Chain:
         return translated(error, _PULL, self._place[0], self._queue.queue.topic)
 
     def _header(self) -> pulling.PullMessageHeader:
-        terms, queue, subscription = self._terms, self._queue, self._subscription
-        committable = queue.committable()
-        # Slaves do not keep offsets.
-        commit = terms.commit and committable > 0 and self._place[1] == MASTER
-        flags = terms.flags | (pulling.COMMIT_OFFSET if commit else 0)
-        if terms.send_subscription:
-            flags |= pulling.SUBSCRIPTION
+        queue, subscription = self._queue, self._subscription
+        config, flags = self._puller.config, self._puller.pull_flags
+        commit_offset = queue.committable() if flags & pulling.COMMIT_OFFSET else 0
+        if commit_offset <= 0 or self._place[1] != MASTER:  # slaves do not keep offsets
+            flags, commit_offset = flags & ~pulling.COMMIT_OFFSET, 0
         return pulling.PullMessageHeader(
             queueId=queue.queue.queue_id,
             queueOffset=queue.pulled_to,
-            maxMsgNums=terms.batch,
+            maxMsgNums=config.pull_batch,
             topic=queue.queue.topic,
             consumerGroup=self._puller.group,
             sysFlag=flags,
-            commitOffset=committable if commit else 0,
-            suspendTimeoutMillis=round(terms.hold * 1000),
-            subscription=subscription.expression if terms.send_subscription else None,
+            commitOffset=commit_offset,
+            suspendTimeoutMillis=round(config.poll_timeout * 1000),
+            subscription=subscription.expression if flags & pulling.SUBSCRIPTION else None,
             subVersion=subscription.version,
             expressionType=subscription.expression_type,
             bname=queue.queue.broker_name,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import trio
 
@@ -23,11 +22,8 @@ from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
 from rocketlet.client.consuming.consume_orderly import ConsumeOrderly
 from rocketlet.client.consuming.consume_workers import Workers
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.pull_loop import PullTerms
 from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.consuming.received_messages import restore_topic
-from rocketlet.client.consuming.running_info import check_group as check_own_group
-from rocketlet.client.consuming.send_back import SendBack
 from rocketlet.client.errors import InvalidUse
 from rocketlet.client.hooks import ConsumeHook
 from rocketlet.client.talking.session import World
@@ -48,9 +44,6 @@ from rocketlet.remoting.request_codes import RequestCode
 
 log = logging.getLogger("rocketlet.client.push_consumer")
 
-MakeWorkers: TypeAlias = Callable[[Finished, Sequence[ConsumeHook]], Workers]
-"""Makes the workers that run the listener, with the hooks around it; finished jobs go to the function."""
-
 _FIRST_PERSIST = 10.0
 
 
@@ -66,29 +59,24 @@ class PushEngine(QueueHolder):
         config: PushConfig,
         world: World,
         *,
-        workers: MakeWorkers,
+        workers: Callable[[Finished, Sequence[ConsumeHook]], Workers],
         batch: int,
         hooks: Sequence[ConsumeHook] = (),
     ) -> None:
-        clustering = config.model is not MessageModel.BROADCASTING
-        terms = PullTerms(
-            batch=config.pull_batch,
-            timeout=config.pull_timeout,
-            hold=config.poll_timeout,
-            interval=config.pull_interval,
-            commit=clustering,
-            flags=pulling.SUSPEND,
-            send_subscription=config.post_subscription_when_pull,
-        )
-        super().__init__(group, config, world, terms=terms, locking=config.orderly and clustering)
+        """`workers` makes those that run the listener, with hooks around it; finished jobs go to the function."""
+        clustering = config.model is MessageModel.CLUSTERING
+        super().__init__(group, config, world, locking=config.orderly and clustering)
+        self.pull_flags = pulling.SUSPEND | (pulling.COMMIT_OFFSET if clustering else 0)
+        if config.post_subscription_when_pull:
+            self.pull_flags |= pulling.SUBSCRIPTION
+        self.pull_interval = config.pull_interval
         self.tracer = (
             Tracer(self.session, config.trace_topic, world.clock, config.consume_timeout) if config.trace else None
         )
         all_hooks = [*hooks, self.tracer] if self.tracer is not None else list(hooks)
-        send_back = SendBack(self.session, self.group, config) if clustering else None
         kind = ConsumeOrderly if config.orderly else ConsumeConcurrently
         self.consumption: ConsumeOrderly | ConsumeConcurrently = kind(
-            self, lambda finished: workers(finished, all_hooks), send_back, batch
+            self, config, lambda finished: workers(finished, all_hooks), batch
         )
         self._retry_topic = topics.retry_topic(self.group)
         self._suspended = False
@@ -107,18 +95,19 @@ class PushEngine(QueueHolder):
             raise InvalidUse("the consumer has no subscription", advice="subscribe to a topic before the start")
         if not self.broadcasting:
             self.subscriptions[self._retry_topic] = self.subscription(self._retry_topic, "*")
-        await nursery.start(self.consumption.run)
+        await nursery.start(self.consumption.workers.run)
+        nursery.start_soon(self.consumption.watch)
         await super()._begin(nursery)
         interval = self.config.persist_interval
         nursery.start_soon(self._persist_forever, _FIRST_PERSIST if interval >= 5 else interval)
         if self.tracer is not None:
             nursery.start_soon(self.tracer.run)
 
-    async def _release_all(self) -> None:
+    async def _end(self) -> None:
         self._suspended = True
-        for _, scope in self._loops.values():
-            scope.cancel()
-        self.consumption.abandon()
+        for loop in self._loops.values():
+            loop.scope.cancel()
+        self.consumption.workers.abandon()
         with trio.move_on_after(self.config.shutdown_timeout) as waiting:
             if self.config.orderly:
                 await self.rebalance.give_up_all()
@@ -127,7 +116,7 @@ class PushEngine(QueueHolder):
             log.warning("listeners of %s are still running; their messages will be redelivered", self.group)
         self.collect()
         with trio.move_on_after(self.config.request_timeout):
-            await self.offsets.persist(list(self.rebalance.held), wait=True)
+            await self.offsets.persist(list(self.held), wait=True)
             await self.rebalance.give_up_all()
             if self.tracer is not None:
                 await self.tracer.flush()
@@ -157,8 +146,7 @@ class PushEngine(QueueHolder):
         await self.consumption.on_queue_left(process_queue)
 
     def collect(self) -> None:
-        """Apply what has been consumed so far."""
-        self.consumption.collect()
+        self.consumption.workers.collect()
 
     # ---- the consumer's side of pulling (pull_loop)
 
@@ -178,7 +166,7 @@ class PushEngine(QueueHolder):
         if queue.topic == self._retry_topic:
             for message in messages:
                 restore_topic(message, shown_queue.topic, self.config.namespace)
-        self.consumption.submit(process_queue, messages, shown_queue)
+        self.consumption.submit(process_queue, messages)
 
     def full(self, process_queue: ProcessQueue) -> str:
         if self._suspended:
@@ -188,16 +176,10 @@ class PushEngine(QueueHolder):
             return "the queue is not locked"
         if process_queue.count >= config.queue_max_messages or process_queue.bytes >= config.queue_max_bytes:
             self.collect()
-        max_span = None if config.orderly else config.max_span
-        return self._full_alone(process_queue, max_span) or self._full_together(process_queue.queue.topic)
-
-    def _full_together(self, topic: str) -> str:
-        config, of_topic, of_all = self.config, self.rebalance.topic_totals[topic], self.rebalance.totals
+        of_topic = self.rebalance.topic_totals[process_queue.queue.topic]
         if 0 <= config.topic_max_messages <= of_topic.count or 0 <= config.topic_max_bytes <= of_topic.bytes:
             return f"{of_topic.count} messages of the topic, {of_topic.bytes} bytes, are not consumed yet"
-        if of_all.bytes >= config.max_bytes:
-            return f"{of_all.bytes} bytes of all topics are not consumed yet"
-        return ""
+        return self._full(process_queue, None if config.orderly else config.max_span)
 
     # ---- asked by brokers, for administrators
 
@@ -206,30 +188,30 @@ class PushEngine(QueueHolder):
             return Reply()
         table = ResetOffsetBody.from_json(bytes(request.body)).offsetTable
         for queue, offset in table.items():
-            process_queue = self.rebalance.held.get(queue)
+            process_queue = self.held.get(queue)
             if process_queue is not None and queue.topic == request.header.topic:
                 log.warning("%s is set to offset %d by %s", queue, offset, request.connection.peer)
                 self.rebalance.restart(process_queue, offset)
         return Reply()
 
     def _status(self, request: Request) -> Reply:
-        check_own_group(request.header.group, self.group)
+        self.check_is_ours(request.header.group)
         self.collect()
         table = {
             queue: process_queue.committable()
-            for queue, process_queue in self.rebalance.held.items()
+            for queue, process_queue in self.held.items()
             if queue.topic == request.header.topic and not process_queue.dropped
         }
         return Reply(body=ConsumerStatusBody(messageQueueTable=table).to_json())
 
     async def _consume_directly(self, request: Request) -> Reply:
         header: ConsumeMessageDirectlyHeader = request.header
-        check_own_group(header.consumerGroup, self.group)
+        self.check_is_ours(header.consumerGroup)
         message = self.session.reader.single(bytes(request.body), header.brokerName or "")
         restore_topic(message, self._retry_topic, self.config.namespace)
         start = self.session.world.clock()
         process_queue = ProcessQueue(message.queue, message.queue_offset, 0)
-        job = ConsumeJob(process_queue, [message], message.queue, orderly=self.config.orderly)
+        job = ConsumeJob(process_queue, [message], orderly=self.config.orderly)
         await self.consumption.run_alone(job)
         result = "CR_SUCCESS"
         if job.error is not None:

@@ -3,77 +3,53 @@
 A subclass decides what to do with pulled messages: a push consumer calls a listener, a lite pull consumer keeps them
 for `poll`.
 
-Java: client/impl/consumer/DefaultMQPushConsumerImpl.java, DefaultLitePullConsumerImpl.java,
-RebalancePushImpl.java#computePullFromWhereWithException
+Java: client/impl/consumer/DefaultMQPushConsumerImpl.java, DefaultLitePullConsumerImpl.java
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import trio
 
-from rocketlet.client.config import ConsumeFrom, ConsumerConfig
+from rocketlet.client.config import PullConfig, PushConfig
 from rocketlet.client.consuming.group_member import GroupMember
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.consuming.pull_loop import PullLoop, PullTerms
+from rocketlet.client.consuming.pull_loop import Puller, PullLoop
 from rocketlet.client.consuming.rebalance import Rebalance
 from rocketlet.client.consuming.selector import Selection
 from rocketlet.client.talking.session import World
 from rocketlet.common.message import MessageQueue
-from rocketlet.common.message_record import Buffer
 from rocketlet.common.subscription import Subscription
-from rocketlet.common.topic import is_retry_topic
 from rocketlet.remoting.handler import Handler, Reply, Request
 from rocketlet.remoting.protocol.membership import NotifyConsumerIdsChangedHeader
 from rocketlet.remoting.request_codes import RequestCode
 
-_HALF_AN_HOUR_MS = 30 * 60 * 1000
 
-
-class QueueHolder(GroupMember):
+class QueueHolder(GroupMember, Puller):
     """One consumer with queues. Lives on its loop."""
 
-    def __init__(
-        self,
-        group: str,
-        config: ConsumerConfig,
-        world: World,
-        *,
-        terms: PullTerms,
-        locking: bool = False,
-        kind: type[ProcessQueue] = ProcessQueue,
-    ) -> None:
+    config: PushConfig | PullConfig
+    queue_type: type[ProcessQueue] = ProcessQueue
+
+    def __init__(self, group: str, config: PushConfig | PullConfig, world: World, *, locking: bool = False) -> None:
         super().__init__(group, config, world)
-        self.rebalance = Rebalance(self, locking=locking, kind=kind)
-        self.terms = terms
-        self._timestamp = config.consume_timestamp
-        self._loops: dict[ProcessQueue, tuple[PullLoop, trio.CancelScope]] = {}
-        self._running = False
+        self.rebalance = Rebalance(self, self.on_taken, self.on_given_up, self.queue_type, locking=locking)
+        self._loops: dict[ProcessQueue, PullLoop] = {}
         self.session.handlers[int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)] = Handler(
             self._members_changed, NotifyConsumerIdsChangedHeader
         )
-        self.session.routes_changed.append(lambda topic: self.rebalance.wake())
-
-    @property
-    def held(self) -> Mapping[MessageQueue, ProcessQueue]:
-        return self.rebalance.held
+        self.session.on_changed_route = self.rebalance.wake
 
     def assignment(self) -> set[MessageQueue]:
         """The queues that this consumer holds now."""
-        return {
-            self.shown(queue) for queue, process_queue in list(self.rebalance.held.items()) if not process_queue.dropped
-        }
+        return {self.shown(queue) for queue, process_queue in list(self.held.items()) if not process_queue.dropped}
 
     async def lag(self) -> dict[MessageQueue, int]:
         """For each queue that this consumer holds, how many messages were not consumed yet when it was asked."""
         lags = {}
         for queue in self.assignment():
-            wire = self.wire_queue(queue)
-            committed = self.offsets.noted(wire)
+            committed = self.offsets.noted(self.wire_queue(queue))
             if committed is None:
-                await self.session.reader_of(wire)  # so that the route is known
-                committed = await self.offsets.read(wire)
+                committed = await self.committed(queue)
             if committed is None:
                 committed = await self.queries.min_offset(queue)
             lags[queue] = max(await self.queries.max_offset(queue) - committed, 0)
@@ -81,34 +57,10 @@ class QueueHolder(GroupMember):
 
     # ---- life
 
-    async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Consume until `stop` is set, then shut down in order. Started once the first queues are held."""
-        self.started_at = self._clock()
-        self._timestamp = self.config.consume_timestamp or self.started_at - _HALF_AN_HOUR_MS
-        async with self.session.opened(), trio.open_nursery() as nursery:
-            self._nursery = nursery
-            await self._begin(nursery)
-            self._running = True
-            await self._on_first_balance()
-            task_status.started()
-            await stop.wait()
-            with trio.CancelScope(shield=True):
-                self._running = False
-                await self._release_all()
-                await self.session.unregister(None, self.group)
-            nursery.cancel_scope.cancel()
-
     async def _begin(self, nursery: trio.Nursery) -> None:
         """Register with the brokers and acquire the first queues."""
-        await self.introduce_to_brokers()
+        await super()._begin(nursery)
         await nursery.start(self.rebalance.run)
-
-    async def _on_first_balance(self) -> None:
-        """The first queues are held."""
-
-    async def _release_all(self) -> None:
-        """Commit and release all queues."""
-        raise NotImplementedError
 
     # ---- subscriptions
 
@@ -117,24 +69,21 @@ class QueueHolder(GroupMember):
         wire = self.wire_topic(topic)
         self.subscriptions[wire] = self.subscription(wire, selection)
         if self._running:
-            assert self._nursery is not None
-            self._nursery.start_soon(self._subscribed, wire)
+            self.session.start_task(self._subscribed, wire)
 
     def unsubscribe(self, topic: str) -> None:
         """Unsubscribe; its queues are released."""
         self.subscriptions.pop(self.wire_topic(topic), None)
         if self._running:
-            assert self._nursery is not None
-            self._nursery.start_soon(self.heartbeat_now)
+            self.session.start_task(self.session.heartbeat)
             self.rebalance.wake()
 
     async def _subscribed(self, topic: str) -> None:
-        await self.refresh(topic)
-        await self.heartbeat_now()
+        await self.session.try_to_refresh(topic)
+        await self.session.heartbeat()
         self.rebalance.wake()
 
     def filter_of(self, topic: str) -> Subscription | None:
-        """What pulls of a topic select by."""
         return self.subscriptions.get(topic)
 
     # ---- offsets
@@ -142,10 +91,10 @@ class QueueHolder(GroupMember):
     async def persist(self, *, wait: bool = False) -> None:
         """Commit how far all held queues are consumed; with `wait` the brokers answer."""
         self.collect()
-        for process_queue in self.rebalance.held.values():
+        for process_queue in self.held.values():
             if not process_queue.dropped:
                 self.offsets.update(process_queue.queue, process_queue.committable())
-        await self.offsets.persist(list(self.rebalance.held), wait=wait)
+        await self.offsets.persist(list(self.held), wait=wait)
 
     async def _persist_forever(self, first: float) -> None:
         await trio.sleep(first)
@@ -155,43 +104,14 @@ class QueueHolder(GroupMember):
 
     # ---- as the owner of queues (rebalance)
 
-    async def start_offset(self, queue: MessageQueue) -> int:
-        """Where to begin: at the group's stored offset, else as `consume_from` says.
-
-        A retry topic is different: what is in it waits for this group, so it is consumed from its beginning (by a
-        time: from its end, as RocketMQ has it). Raises ClientError where it cannot be known now.
-        """
-        address, brokers = await self.session.reader_of(queue), self.session.brokers
-        stored = await self.offsets.read(queue)
-        if stored is not None:
-            return stored
-        retries = is_retry_topic(queue.topic)
-        match self.config.consume_from:
-            case ConsumeFrom.FIRST_OFFSET:
-                return await brokers.min_offset(address, queue)
-            case ConsumeFrom.LAST_OFFSET:
-                return 0 if retries else await brokers.max_offset(address, queue)
-            case ConsumeFrom.TIMESTAMP:
-                if retries:
-                    return await brokers.max_offset(address, queue)
-                return await brokers.offset_at(address, queue, self._timestamp)
-
     def on_taken(self, process_queue: ProcessQueue) -> None:
         """Start pulling a queue."""
-        assert self._nursery is not None
-        loop = PullLoop(process_queue, self)
-        scope = trio.CancelScope()
-        self._loops[process_queue] = loop, scope
-        self._nursery.start_soon(self._pull, loop, scope)
-
-    async def _pull(self, loop: PullLoop, scope: trio.CancelScope) -> None:
-        with scope:
-            await loop.run()
+        loop = self._loops[process_queue] = PullLoop(process_queue, self)
+        self.session.start_task(loop.run)
 
     def stop_pulling(self, process_queue: ProcessQueue) -> None:
         """Stop the pulls of a queue; an answer that the broker still holds is dropped."""
-        _, scope = self._loops.pop(process_queue)
-        scope.cancel()
+        self._loops.pop(process_queue).scope.cancel()
 
     async def on_given_up(self, process_queue: ProcessQueue) -> None:
         """Stop pulling a queue, and commit it if another member continues from there."""
@@ -212,42 +132,29 @@ class QueueHolder(GroupMember):
 
     # ---- the consumer's side of pulling (pull_loop)
 
-    def pulled(
-        self, process_queue: ProcessQueue, records: Buffer, subscription: Subscription, next_offset: int
-    ) -> None:
-        """Take in what a pull has found. Raises RecordError, CannotInflate."""
-        raise NotImplementedError
-
-    def full(self, process_queue: ProcessQueue) -> str:
-        """Why a queue must not be pulled now."""
-        raise NotImplementedError
-
-    def _full_alone(self, process_queue: ProcessQueue, max_span: int | None) -> str:
+    def _full(self, process_queue: ProcessQueue, max_span: int | None) -> str:
         if process_queue.count >= self.config.queue_max_messages:
             return f"{process_queue.count} messages are not consumed yet"
         if process_queue.bytes >= self.config.queue_max_bytes:
             return f"{process_queue.bytes} bytes are not consumed yet"
         if max_span is not None and process_queue.span > max_span:
             return f"the oldest message is {process_queue.span} behind the newest"
+        if self.rebalance.totals.bytes >= self.config.max_bytes:
+            return f"{self.rebalance.totals.bytes} bytes of all queues are not consumed yet"
         return ""
 
-    def unknown(self) -> None:
-        """Send a heartbeat to the brokers."""
-        self.session.heartbeat_soon()
-
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Continue at an offset that the broker has."""
         self.rebalance.restart(process_queue, offset)
 
     def on_progress(self, process_queue: ProcessQueue) -> None:
         """Messages have been consumed: there may be room for more."""
         loop = self._loops.get(process_queue)
         if loop is not None:
-            loop[0].room.set()
+            loop.room.set()
 
     def pull_again(self) -> None:
         """Have all loops check again whether they may pull."""
-        for loop, _ in self._loops.values():
+        for loop in self._loops.values():
             loop.room.set()
 
     # ---- from the brokers

@@ -19,73 +19,56 @@ Java: client/impl/consumer/RebalanceImpl.java, RebalancePushImpl.java, Rebalance
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable
 
 import trio
 
-from rocketlet.client.config import ConsumerConfig, MessageModel
+from rocketlet.client.config import ConsumeFrom
 from rocketlet.client.consuming import queue_allocation
+from rocketlet.client.consuming.group_member import GroupMember
 from rocketlet.client.consuming.process_queue import ProcessQueue, Totals
 from rocketlet.client.errors import ClientError
-from rocketlet.client.talking.session import Session
 from rocketlet.client.wakeup import Wakeup
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.retry_pauses import retry_pauses
-from rocketlet.common.subscription import Subscription
+from rocketlet.common.topic import is_retry_topic
 
 log = logging.getLogger("rocketlet.client.rebalance")
 
 _MAX_PAUSE = 5.0  # between two tries to acquire all queues
 _COMMIT_TIME = 1.0
 LOCK_INTERVAL = 20.0
-
-
-class QueueOwner(Protocol):
-    """The consumer whose queues these are."""
-
-    group: str
-    session: Session
-    subscriptions: dict[str, Subscription]
-
-    @property
-    def config(self) -> ConsumerConfig:
-        """Its settings."""
-
-    async def start_offset(self, queue: MessageQueue) -> int:
-        """Where to begin. Raises ClientError."""
-
-    def on_taken(self, process_queue: ProcessQueue) -> None:
-        """Begin to pull."""
-
-    async def on_given_up(self, process_queue: ProcessQueue) -> None:
-        """Stop pulling and commit; the queue is dropped already. With order: wait for what is being consumed."""
-
-    async def members(self, topic: str) -> list[str] | None:
-        """The group's client ids, from any broker of the topic that answers; None if none does."""
-
-    async def heartbeat_now(self) -> None:
-        """Heartbeat to all brokers, now."""
+_HALF_AN_HOUR_MS = 30 * 60 * 1000
 
 
 class Rebalance:
     """The queues of one consumer. Lives on the engine's loop."""
 
-    def __init__(self, owner: QueueOwner, *, locking: bool, kind: type[ProcessQueue] = ProcessQueue) -> None:
-        self.held: dict[MessageQueue, ProcessQueue] = {}
+    def __init__(
+        self,
+        member: GroupMember,
+        taken: Callable[[ProcessQueue], None],
+        given_up: Callable[[ProcessQueue], Awaitable[None]],
+        queue_type: type[ProcessQueue],
+        *,
+        locking: bool,
+    ) -> None:
+        """`taken` begins to pull a queue. `given_up` stops that and commits; the queue is dropped already."""
+        self.held = member.held
         self.by_hand = False
         """The queues are assigned by the user; there is nothing to balance."""
         self.totals = Totals()
         self.topic_totals: dict[str, Totals] = {}
-        self._kind = kind
-        self._owner = owner
-        self._group = owner.group
-        self._client_id = owner.session.client_id
-        self._routes = owner.session.routes
-        self._brokers = owner.session.brokers
+        self._queue_type = queue_type
+        self._member = member
+        self._taken = taken
+        self._given_up = given_up
+        self._group = member.group
+        self._client_id = member.session.client_id
+        self._routes = member.session.routes
+        self._brokers = member.session.brokers
         self._locking = locking
         self._wakeup = Wakeup()
-        self._nursery: trio.Nursery | None = None
         self._leaving: set[MessageQueue] = set()
         self._departures = trio.lowlevel.ParkingLot()
         self._incomplete = False
@@ -97,35 +80,24 @@ class Rebalance:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Balance until cancelled; started after the first round."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            if self._locking:
-                nursery.start_soon(self._renew_locks)
-            await self.balance()
-            task_status.started()
-            pauses = self._pauses()
-            while True:
-                interval = self._owner.config.rebalance_interval
-                woken = await self._wakeup.wait(min(next(pauses), interval) if self._incomplete else interval)
-                if woken or not self._incomplete:
-                    pauses = self._pauses()
-                await self.balance()
-
-    @staticmethod
-    def _pauses() -> Iterator[float]:
-        return retry_pauses(_MAX_PAUSE)
-
-    async def _renew_locks(self) -> None:
+        if self._locking:
+            self._member.session.start_task(self._renew_locks)
+        await self.balance()
+        task_status.started()
+        interval = self._member.config.rebalance_interval
+        pauses = retry_pauses(_MAX_PAUSE)
         while True:
-            await trio.sleep(LOCK_INTERVAL)
-            await self._renew()
+            woken = await self._wakeup.wait(min(next(pauses), interval) if self._incomplete else interval)
+            if woken or not self._incomplete:
+                pauses = retry_pauses(_MAX_PAUSE)
+            await self.balance()
 
     async def balance(self) -> None:
         """One round over all topics."""
         self._incomplete = False
         if self.by_hand:
             return
-        topics = list(self._owner.subscriptions)
+        topics = list(self._member.subscriptions)
         await self._give_up([queue for queue in self.held if queue.topic not in topics])
         for topic in topics:
             await self._balance_topic(topic)
@@ -148,13 +120,13 @@ class Rebalance:
             return  # asked for every 30 s; a new group's retry topic appears with the first heartbeat
         all_queues = list(route.readable)
         assigned = set(all_queues)
-        if self._owner.config.model is MessageModel.CLUSTERING:
+        if not self._member.broadcasting:
             members = await self._members(topic)
             if members is None:
                 self._incomplete = True
                 return
             try:
-                allocation = self._owner.config.allocation
+                allocation = self._member.config.allocation
                 assigned = set(queue_allocation.allocate(allocation, self._group, self._client_id, all_queues, members))
             except Exception:
                 # The allocation may be the user's code. Queues that are held stay.
@@ -163,40 +135,35 @@ class Rebalance:
                 return
         now = trio.current_time() * 1000
         current = [queue for queue in self.held if queue.topic == topic]
-        lost = [queue for queue in current if queue not in assigned]
-        broken = [queue for queue in current if queue in assigned and self._must_restart(self.held[queue], now)]
-        await self._give_up(lost + broken)
+        for queue in current:
+            if queue in assigned and self.held[queue].is_stalled(now) and not self.held[queue].dropped:
+                log.error("nothing was pulled from %s for two minutes; it is released and acquired again", queue)
+                self.held[queue].drop()
+        # Those that are not ours, or have to start again.
+        await self._give_up([queue for queue in current if queue not in assigned or self.held[queue].dropped])
         await self._take([queue for queue in sorted(assigned) if queue not in self.held])
-
-    def _must_restart(self, process_queue: ProcessQueue, now: float) -> bool:
-        if process_queue.is_stalled(now) and not process_queue.dropped:
-            log.error(
-                "nothing was pulled from %s for two minutes; it is released and acquired again", process_queue.queue
-            )
-            return True
-        return process_queue.dropped
 
     async def _members(self, topic: str) -> list[str] | None:
         """The group's client ids; None while they are not known, or this client is not among them."""
-        members = await self._owner.members(topic)
+        members = await self._member.members(topic)
         if members is not None and self._client_id not in members:
             log.warning("a broker of %s does not list this client in %s yet; sending heartbeats", topic, self._group)
-            await self._owner.heartbeat_now()
+            await self._member.session.heartbeat()
             return None
         return members
 
     # ---- acquiring and releasing
 
     async def _take(self, queues: list[MessageQueue]) -> None:
-        locked = await self._lock(queues) if self._locking else set(queues)
+        locked = await self._lock(queues) if self._locking else dict.fromkeys(queues, True)
         for queue in queues:
-            if queue not in locked:
+            if not locked.get(queue):
                 self._incomplete = True
                 continue
             offset = self._restarting.pop(queue, None)
             if offset is None:
                 try:
-                    offset = await self._owner.start_offset(queue)
+                    offset = await self.start_offset(queue)
                 except ClientError as error:
                     log.warning("%s is not consumed yet, its offset is not known: %s", queue, error)
                     self._incomplete = True
@@ -207,33 +174,56 @@ class Rebalance:
                 process_queue.locked, process_queue.last_lock = True, now
             self.held[queue] = process_queue
             log.info("%s consumes %s from offset %d", self._group, queue, offset)
-            self._owner.on_taken(process_queue)
+            self._taken(process_queue)
+
+    async def start_offset(self, queue: MessageQueue) -> int:
+        """Where to begin: at the group's stored offset, else as `consume_from` says.
+
+        A retry topic is different: what is in it waits for this group, so it is consumed from its beginning (by a
+        time: from its end, as RocketMQ has it). Raises ClientError where it cannot be known now.
+        """
+        member, config = self._member, self._member.config
+        address = await member.session.reader_of(queue)
+        stored = await member.offsets.read(queue)
+        if stored is not None:
+            return stored
+        match config.consume_from, is_retry_topic(queue.topic):
+            case ConsumeFrom.FIRST_OFFSET, _:
+                return await self._brokers.min_offset(address, queue)
+            case ConsumeFrom.LAST_OFFSET, True:
+                return 0
+            case ConsumeFrom.TIMESTAMP, False:
+                timestamp = config.consume_timestamp or member.started_at - _HALF_AN_HOUR_MS
+                return await self._brokers.offset_at(address, queue, timestamp)
+            case _:
+                return await self._brokers.max_offset(address, queue)
 
     def new_process_queue(self, queue: MessageQueue, offset: int) -> ProcessQueue:
         """A process queue that counts in the totals of its topic and of all topics."""
         of_topic = self.topic_totals.setdefault(queue.topic, Totals())
-        return self._kind(queue, offset, trio.current_time() * 1000, (self.totals, of_topic))
+        return self._queue_type(queue, offset, trio.current_time() * 1000, (self.totals, of_topic))
 
     async def _give_up(self, queues: Iterable[MessageQueue]) -> None:
         """Start releasing, and wait a moment for the queues that have nothing to wait for."""
-        assert self._nursery is not None
         leaving = [self.held[queue] for queue in queues if queue not in self._leaving]
         for process_queue in leaving:
             process_queue.drop()
             self._leaving.add(process_queue.queue)
-            self._nursery.start_soon(self._release, process_queue)
+            self._member.session.start_task(self._release, process_queue)
         with trio.move_on_after(_COMMIT_TIME):
             while not self._leaving.isdisjoint(process_queue.queue for process_queue in leaving):
                 await self._departures.park()
 
     async def _release(self, process_queue: ProcessQueue) -> None:
         queue = process_queue.queue
-        await self._owner.on_given_up(process_queue)
-        if self._locking:
-            await self._unlock(queue)
-        del self.held[queue]
-        self._leaving.discard(queue)
-        self._departures.unpark_all()
+        try:
+            await self._given_up(process_queue)
+            if self._locking:
+                await self._unlock(queue)
+        finally:  # even if cancelled with the user's block: the shutdown waits for this
+            del self.held[queue]
+            self._leaving.discard(queue)
+            self._departures.unpark_all()
         if queue in self._restarting:
             self.wake()
         else:
@@ -248,37 +238,42 @@ class Rebalance:
 
     # ---- locks
 
-    async def _lock(self, queues: list[MessageQueue]) -> set[MessageQueue]:
-        locked: set[MessageQueue] = set()
-        for address, part in self._by_broker(queues):
+    async def _lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, bool]:
+        """Whether each is locked for this client now; without those whose broker does not say so."""
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        answers: dict[MessageQueue, bool] = {}
+        for name, part in by_broker.items():
+            address = self._routes.master(name)
+            if address is None:
+                continue
             try:
-                locked |= await self._brokers.lock(address, self._client_id, self._group, part)
+                locked = await self._brokers.lock(address, self._client_id, self._group, part)
             except ClientError as error:
                 log.warning("queues of %s could not be locked: %s", self._group, error)
-        return locked
+            else:
+                answers.update((queue, queue in locked) for queue in part)
+        return answers
 
     async def _unlock(self, queue: MessageQueue) -> None:
         address = self._routes.master(queue.broker_name)
         if address is None:
             return
         try:
-            await self._brokers.unlock(address, self._client_id, self._group, [queue])
+            await self._brokers.unlock(address, self._client_id, self._group, queue)
         except ClientError as error:
             log.info("the lock of %s was not given back and will expire: %s", queue, error)
 
-    async def _renew(self) -> None:
-        process_queues = [process_queue for process_queue in self.held.values() if not process_queue.dropped]
-        for address, part in self._by_broker([process_queue.queue for process_queue in process_queues]):
+    async def _renew_locks(self) -> None:
+        while True:
+            await trio.sleep(LOCK_INTERVAL)
             sent_at = trio.current_time() * 1000
-            try:
-                granted = await self._brokers.lock(address, self._client_id, self._group, part)
-            except ClientError as error:
-                log.warning("locks of %s were not renewed: %s", self._group, error)
-                continue
-            for queue in part:
+            held = [queue for queue, process_queue in self.held.items() if not process_queue.dropped]
+            for queue, granted in (await self._lock(held)).items():
                 process_queue = self.held.get(queue)
                 if process_queue is not None:
-                    self._renewed(process_queue, queue in granted, sent_at)
+                    self._renewed(process_queue, granted, sent_at)
 
     def _renewed(self, process_queue: ProcessQueue, granted: bool, sent_at: float) -> None:
         # Another member may have held a lock that lapsed in between: then our offset is outdated, and what is pulled
@@ -290,14 +285,3 @@ class Rebalance:
         process_queue.locked = False
         process_queue.drop()
         self.wake()
-
-    def _by_broker(self, queues: Iterable[MessageQueue]) -> list[tuple[str, list[MessageQueue]]]:
-        by_name: dict[str, list[MessageQueue]] = {}
-        for queue in queues:
-            by_name.setdefault(queue.broker_name, []).append(queue)
-        result = []
-        for name, part in by_name.items():
-            address = self._routes.master(name)
-            if address is not None:
-                result.append((address, part))
-        return result

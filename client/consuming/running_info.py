@@ -1,6 +1,6 @@
-"""A consumer's running info, for administrators (307): settings, queues, rates, stacks.
+"""The parts of a consumer's running info, which administrators ask for (307): settings, rates, queues, stacks.
 
-Java: client/impl/consumer/MQConsumerInner.java#consumerRunningInfo
+Java: client/impl/consumer/MQConsumerInner.java#consumerRunningInfo, client/stat/ConsumerStatsManager.java
 """
 
 from __future__ import annotations
@@ -8,86 +8,37 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Protocol
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass, fields
 
 import trio
 
 from rocketlet.client.config import ConsumerConfig, PushConfig
-from rocketlet.client.consuming.consumer_statistics import ConsumerStatistics
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.talking.broker_calls import subscription_data
-from rocketlet.client.talking.session import Session
-from rocketlet.common.message import MessageQueue
-from rocketlet.common.subscription import Subscription
+from rocketlet.common.clock import WallClock
 from rocketlet.remoting.command import VERSION, version_name
-from rocketlet.remoting.handler import Refused
-from rocketlet.remoting.protocol.inspection import ConsumerRunningInfo, ProcessQueueInfo
-from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.remoting.protocol.inspection import ConsumeStatus, ProcessQueueInfo
 
 _NOT_REPORTED = frozenset({"secret_key", "access_key", "security_token", "allocation"})
+_WINDOW_MS = 60_000
+_BUCKET_MS = 10_000
 
 
-class Described(Protocol):
-    """A consumer that can be described."""
-
-    group: str
-    session: Session
-    statistics: ConsumerStatistics
-    started_at: int
-    consume_type: str
-
-    @property
-    def config(self) -> ConsumerConfig:
-        """Its settings."""
-
-    @property
-    def held(self) -> Mapping[MessageQueue, ProcessQueue]:
-        """The queues that it consumes."""
-
-    @property
-    def subscriptions(self) -> Mapping[str, Subscription]:
-        """By topic on the wire."""
-
-
-def check_group(requested: str, own: str) -> None:
-    """Raises Refused if a request is about another group."""
-    if requested != own:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{requested}> not exist in this consumer client")
-
-
-def running_info(consumer: Described, *, jstack: bool) -> ConsumerRunningInfo:
-    """The whole answer. Requires: what has been consumed is applied."""
-    return ConsumerRunningInfo(
-        properties=_properties(consumer),
-        subscriptionSet=[subscription_data(subscription) for subscription in consumer.subscriptions.values()],
-        mqTable={queue: _queue(consumer, process_queue) for queue, process_queue in consumer.held.items()},
-        statusTable={topic: consumer.statistics.of(topic) for topic in consumer.subscriptions},
-        jstack=stacks() if jstack else None,
-    )
-
-
-def _properties(consumer: Described) -> dict[str, str]:
-    config = consumer.config
-    properties = {
-        field.name: str(getattr(config, field.name)) for field in fields(config) if field.name not in _NOT_REPORTED
-    }
+def settings_info(config: ConsumerConfig) -> dict[str, str]:
+    """The settings under our names, and those that RocketMQ's tools look for under theirs."""
     push = config if isinstance(config, PushConfig) else None
     return {
-        **properties,
-        "PROP_CONSUME_TYPE": consumer.consume_type,
-        "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in consumer.session.namesrv.addresses),
+        **{field.name: str(getattr(config, field.name)) for field in fields(config) if field.name not in _NOT_REPORTED},
         "PROP_CLIENT_VERSION": version_name(VERSION),
         "PROP_CONSUMEORDERLY": "true" if push is not None and push.orderly else "false",
         "PROP_THREADPOOL_CORE_SIZE": str(push.threads if push is not None else 0),
-        "PROP_CONSUMER_START_TIMESTAMP": str(consumer.started_at),
     }
 
 
-def _queue(consumer: Described, process_queue: ProcessQueue) -> ProcessQueueInfo:
+def queue_info(process_queue: ProcessQueue, clock: WallClock) -> ProcessQueueInfo:
+    """A held queue. Requires: what has been consumed is applied."""
     first, last = process_queue.open_range
-    wall = _wall_time(consumer.session.world.clock)
+    offset_ms = clock() - trio.current_time() * 1000  # from the engine's clock, which never jumps, to wall-clock time
     return ProcessQueueInfo(
         cachedMsgCount=process_queue.count,
         cachedMsgMaxOffset=last,
@@ -95,20 +46,11 @@ def _queue(consumer: Described, process_queue: ProcessQueue) -> ProcessQueueInfo
         cachedMsgSizeInMiB=process_queue.bytes >> 20,
         commitOffset=process_queue.committable(),
         droped=process_queue.dropped,
-        lastConsumeTimestamp=wall(process_queue.last_consume),
-        lastLockTimestamp=wall(process_queue.last_lock) if process_queue.last_lock else 0,
-        lastPullTimestamp=wall(process_queue.last_pull),
+        lastConsumeTimestamp=round(process_queue.last_consume + offset_ms),
+        lastLockTimestamp=round(process_queue.last_lock + offset_ms) if process_queue.last_lock else 0,
+        lastPullTimestamp=round(process_queue.last_pull + offset_ms),
         locked=process_queue.locked,
     )
-
-
-def _wall_time(clock: Callable[[], int]) -> Callable[[float], int]:
-    """From milliseconds of the engine's clock, which never jumps, to wall-clock time."""
-
-    def wall(engine_ms: float) -> int:
-        return clock() - round(trio.current_time() * 1000 - engine_ms)
-
-    return wall
 
 
 def stacks() -> str:
@@ -120,3 +62,55 @@ def stacks() -> str:
         parts.extend(traceback.format_stack(frame))
         parts.append("\n")
     return "".join(parts)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    begin: int
+    pulled: int = 0
+    consumed: int = 0
+    failed: int = 0
+    consume_ms: float = 0.0
+
+
+class ConsumerStatistics:
+    """Rates by topic over the last minute, in six buckets of 10 s."""
+
+    def __init__(self, clock: WallClock) -> None:
+        self._clock = clock
+        self._buckets: defaultdict[str, deque[_Bucket]] = defaultdict(deque)
+        self._failed: Counter[str] = Counter()
+
+    def pulled(self, topic: str, count: int) -> None:
+        """A pull found messages."""
+        self._bucket(topic).pulled += count
+
+    def consumed(self, topic: str, count: int, failed: int, elapsed_ms: float) -> None:
+        """A listener came back."""
+        bucket = self._bucket(topic)
+        bucket.consumed += count
+        bucket.failed += failed
+        bucket.consume_ms += elapsed_ms
+        self._failed[topic] += failed
+
+    def _bucket(self, topic: str) -> _Bucket:
+        now, buckets = self._clock(), self._buckets[topic]
+        if not buckets or now - buckets[-1].begin >= _BUCKET_MS:
+            buckets.append(_Bucket(now))
+        while buckets[0].begin < now - _WINDOW_MS:
+            buckets.popleft()
+        return buckets[-1]
+
+    def of(self, topic: str) -> ConsumeStatus:
+        """The last minute of a topic. Rates are per second, times averages in milliseconds; pulls are not timed."""
+        self._bucket(topic)  # forgets what is older
+        buckets, seconds = self._buckets[topic], _WINDOW_MS / 1000
+        consumed = sum(bucket.consumed for bucket in buckets)
+        failed = sum(bucket.failed for bucket in buckets)
+        return ConsumeStatus(
+            pullTPS=sum(bucket.pulled for bucket in buckets) / seconds,
+            consumeOKTPS=consumed / seconds,
+            consumeFailedTPS=failed / seconds,
+            consumeRT=sum(bucket.consume_ms for bucket in buckets) / max(1, consumed + failed),
+            consumeFailedMsgs=self._failed[topic],
+        )

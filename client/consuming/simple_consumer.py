@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -52,21 +53,11 @@ class _Place:
 class SimpleEngine(GroupMember):
     """One simple consumer. All of it is called on its loop."""
 
+    config: SimpleConfig
+
     def __init__(self, group: str, config: SimpleConfig, world: World) -> None:
         super().__init__(group, config, world)
-        self._invisible = config.invisible
-        self._orderly = config.orderly
         self._turn = 0
-
-    async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Be there until `stop` is set, then take leave. What was received stays with us until its time is over."""
-        self.started_at = self._clock()
-        async with self.session.opened():
-            await self.introduce_to_brokers()
-            task_status.started()
-            await stop.wait()
-            with trio.CancelScope(shield=True):
-                await self.session.unregister(None, self.group)
 
     async def subscribe(self, topic: str, selection: Selection = "*") -> None:
         """Receive messages of this topic too, or others of it."""
@@ -77,7 +68,7 @@ class SimpleEngine(GroupMember):
     async def unsubscribe(self, topic: str) -> None:
         """Receive no more messages of this topic."""
         if self.subscriptions.pop(self.wire_topic(topic), None) is not None:
-            await self.heartbeat_now()
+            await self.session.heartbeat()
 
     # ---- receiving
 
@@ -87,20 +78,17 @@ class SimpleEngine(GroupMember):
         """Messages that are ours for `invisible` seconds; none where there are none within `wait` seconds."""
         if not self.subscriptions:
             raise InvalidUse("nothing is subscribed", advice="subscribe to a topic, or give topics={'orders': '*'}")
-        at_most, invisible = min(at_most, MOST), self._invisible if invisible is None else invisible
+        at_most, invisible = min(at_most, MOST), self.config.invisible if invisible is None else invisible
         if at_most < 1 or invisible < 0 or wait < 0:
             raise InvalidUse(f"receive({at_most}, {wait}, {invisible}) makes no sense")
         deadline = trio.current_time() + wait
         while True:
             places = await self._places()
             remaining = max(deadline - trio.current_time(), 0.0)
-            if len(places) == 1:
-                hold = min(remaining, _LONGEST_WAIT)
-                messages = await self._pop_from(places, at_most, invisible, hold)
-            else:
-                messages = await self._pop_from(places, at_most, invisible, 0.0)
-                if messages == [] and remaining > 0:
-                    await self._wait_for_message(places, min(remaining, _LONGEST_WAIT))
+            hold, is_only = min(remaining, _LONGEST_WAIT), len(places) == 1
+            messages = await self._pop_from(places, at_most, invisible, hold if is_only else 0.0)
+            if messages == [] and not is_only and remaining > 0:
+                await self._wait_for_message(places, hold)
             if messages or trio.current_time() >= deadline:
                 return messages or []
             if messages is None:
@@ -152,15 +140,15 @@ class SimpleEngine(GroupMember):
             initMode=popping.FROM_MIN if self.config.consume_from.value.endswith("FIRST_OFFSET") else popping.FROM_MAX,
             expType=subscription.expression_type,
             exp=subscription.expression,
-            order=self._orderly,
-            attemptId=uuid.uuid4().hex if self._orderly else None,
+            order=self.config.orderly,
+            attemptId=uuid.uuid4().hex if self.config.orderly else None,
             bname=place.broker_name,
         )
         address = self._address(place.broker_name)
         try:
             answer, body = await self.session.brokers.pop(address, header, hold + _SPARE)
         except (Unreachable, TimedOut):
-            if not self._orderly:
+            if not self.config.orderly:
                 raise
             # Its answer may be lost; the same attempt is given the same messages.
             answer, body = await self.session.brokers.pop(address, header, _SPARE)
@@ -196,7 +184,7 @@ class SimpleEngine(GroupMember):
     async def _notified(self, place: _Place, hold: float, scope: trio.CancelScope) -> None:
         header = popping.NotificationHeader(
             self.group, place.subscription.topic, pollTime=round(hold * 1000), bornTime=self._clock(),
-            order=self._orderly, expType=place.subscription.expression_type, exp=place.subscription.expression,
+            order=self.config.orderly, expType=place.subscription.expression_type, exp=place.subscription.expression,
             bname=place.broker_name,
         )  # fmt: skip
         try:
@@ -221,20 +209,18 @@ class SimpleEngine(GroupMember):
         for message in acknowledged:
             head = message.properties.get(POP_CK, "").rsplit(" ", 2)[0]
             by_head.setdefault((message.topic, head), []).append(message)
-        by_broker: dict[str, list[popping.BatchAck]] = {}
+        by_broker: defaultdict[str, list[popping.BatchAck]] = defaultdict(list)
         for (topic, _), group in by_head.items():
             handle = _handle_of(group[0])
             offsets = [message.queue_offset for message in group]
             start = min(handle.start_offset, *offsets)
-            by_broker.setdefault(handle.broker_name, []).append(
-                popping.BatchAck(
-                    self.group, self.wire_topic(topic), "0", start, handle.queue_id, handle.revive_queue,
-                    handle.pop_time, handle.invisible_time, popping.BatchAck.bits_of(start, offsets),
-                )
+            ack = popping.BatchAck(
+                self.group, self.wire_topic(topic), "0", start, handle.queue_id, handle.revive_queue, handle.pop_time,
+                handle.invisible_time, popping.BatchAck.bits_of(start, offsets),
             )  # fmt: skip
+            by_broker[handle.broker_name].append(ack)
         for broker, acks in by_broker.items():
-            body = popping.BatchAckBody(broker, acks)
-            await self.session.brokers.acknowledge(self._address(broker), body)
+            await self.session.brokers.acknowledge(self._address(broker), popping.BatchAckBody(broker, acks))
 
     async def extend(self, message: ReceivedMessage, invisible: float) -> None:
         """Keep a message for so many seconds from now; 0 gives it back at once. Raises Refused where somebody else has

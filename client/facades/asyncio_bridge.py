@@ -12,7 +12,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ import trio
 
 from rocketlet.client.consuming.consume_job import Call, ConsumeJob, Finished
 from rocketlet.client.consuming.consume_workers import OffLoopWorkers, Workers
-from rocketlet.client.consuming.message_buffer import MessageBuffer
+from rocketlet.client.consuming.pulled_queue import MessageBuffer
 from rocketlet.client.facades.bridges import Bridge
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 from rocketlet.client.sending.send import Send
@@ -147,17 +147,9 @@ class AsyncioWorkers(OffLoopWorkers):
 
     # ---- on the engine's loop
 
-    def submit(self, jobs: Iterable[ConsumeJob]) -> None:
-        self._add(jobs)
+    def submit(self, jobs: Sequence[ConsumeJob]) -> None:
+        super().submit(jobs)
         self._bridge.back(self._start_some)
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        self._now = trio.lowlevel.current_clock().current_time
-        task_status.started()
-        try:
-            await trio.sleep_forever()
-        finally:
-            self._jobs.clear()
 
     # ---- on asyncio's
 

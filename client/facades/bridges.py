@@ -20,7 +20,7 @@ from trio.lowlevel import Abort
 
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import TaskWorkers, Workers
-from rocketlet.client.consuming.message_buffer import MessageBuffer
+from rocketlet.client.consuming.pulled_queue import MessageBuffer
 from rocketlet.client.errors import TooManyInFlight
 from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_result import SendResult

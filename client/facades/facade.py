@@ -32,9 +32,10 @@ import trio
 
 from rocketlet.client.config import ClientConfig, configured
 from rocketlet.client.consuming.selector import Selection, check_topics
+from rocketlet.client.coroutines import completed
 from rocketlet.client.errors import ClientClosed
 from rocketlet.client.facades.bridges import Bridge
-from rocketlet.client.facades.thread_bridge import ThreadBridge, blocking, completed
+from rocketlet.client.facades.thread_bridge import ThreadBridge, blocking
 from rocketlet.client.talking.session import Session, World
 
 Parameters = ParamSpec("Parameters")

@@ -13,12 +13,12 @@ from typing import Generic, Self, TypeVar
 
 from rocketlet.client.config import PullConfig
 from rocketlet.client.consuming.lite_pull_consumer import LitePullEngine, QueuesChanged
-from rocketlet.client.consuming.message_batch import MessageBatch
 from rocketlet.client.consuming.pulled_queue import Pulled
+from rocketlet.client.consuming.received_messages import MessageBatch
 from rocketlet.client.consuming.selector import Selection, check_selection
+from rocketlet.client.coroutines import called, completed
 from rocketlet.client.facades.bridges import Bridge
 from rocketlet.client.facades.facade import InThreads, OnEventLoop, Subscribed, engine_method, shared
-from rocketlet.client.facades.thread_bridge import called, completed
 from rocketlet.client.talking.session import World
 from rocketlet.client.talking.topic_queries import TopicQueries
 from rocketlet.client.validators import check_queue, check_seconds

@@ -4,9 +4,6 @@ A send is prepared in its caller's thread. A thread that sends alone then writes
 (`direct_line`). Otherwise the send goes to the engine's loop through a deque, together with those of other threads at
 that moment, and the thread sleeps on a bare lock until the answer is there.
 
-Code written once as `async def`, for event loops, runs in a plain thread too: nothing suspends there, for what such a
-coroutine awaits blocks the thread instead. So it finishes in one step, which costs 0.2 µs.
-
 Java: none; a JVM client owns its threads
 """
 
@@ -23,7 +20,8 @@ import trio
 
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import ThreadWorkers, Workers
-from rocketlet.client.consuming.message_buffer import MessageBuffer
+from rocketlet.client.consuming.pulled_queue import MessageBuffer
+from rocketlet.client.coroutines import called, completed
 from rocketlet.client.errors import InvalidUse
 from rocketlet.client.facades.bridges import Bridge, SendPort
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
@@ -41,17 +39,6 @@ _USER_CALLS = 4  # of the engine to its user, such as a checker of transactions,
 _STILL_ALIVE = 1.0  # seconds after which a thread that waits without time-out checks that the engine is alive
 
 
-def completed(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine that never suspends, and return what it returns."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        result: Result = end.value
-        return result
-    coroutine.close()
-    raise AssertionError(f"{coroutine!r} suspended in a thread that has no event loop")
-
-
 def blocking(function: Callable[Parameters, Coroutine[Any, Any, Result]]) -> Callable[Parameters, Result]:
     """An async function that never suspends, as a plain one."""
 
@@ -60,11 +47,6 @@ def blocking(function: Callable[Parameters, Coroutine[Any, Any, Result]]) -> Cal
         return completed(function(*args, **named))
 
     return call
-
-
-async def called(function: Callable[Parameters, Result], *args: Parameters.args, **named: Parameters.kwargs) -> Result:
-    """A plain function as a coroutine, for any event loop."""
-    return function(*args, **named)
 
 
 class ThreadBridge(Bridge):

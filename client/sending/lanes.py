@@ -93,7 +93,7 @@ class Lanes:
     async def _get_line(self, address: str) -> None:
         error: RemotingError | None = None
         try:
-            line = self._lines[address] = await self._session.connection(address)
+            line = self._lines[address] = await self._session.pool.connection(address)
         except RemotingError as failure:
             error = failure
         for send in self._for_line.pop(address):

@@ -36,11 +36,11 @@ PULL_CODES = frozenset(
         int(ResponseCode.PULL_OFFSET_MOVED),
     }
 )
+QUERY_CODES = frozenset({SUCCESS, int(ResponseCode.QUERY_NOT_FOUND)})
 POP_CODES = frozenset({SUCCESS, int(ResponseCode.PULL_NOT_FOUND), POLLING_FULL, POLLING_TIMEOUT})
 SEND_CODES = frozenset(STATUS_BY_CODE)
 OFFSET_TIMEOUT = 5.0  # RocketMQ's, for offsets and for sending back
 LOCK_TIMEOUT = 1.0
-
 
 PullAnswer: TypeAlias = tuple[int, pulling.PullMessageAnswerHeader, bytes | memoryview]
 
@@ -107,15 +107,10 @@ class BrokerCalls:
         with readable("the answer to a lock", address):
             return {locked.queue for locked in membership.LockBatchAnswerBody.from_json(answer.body).lockOKMQSet}
 
-    async def unlock(
-        self, address: str, client_id: str, group: str, queues: Sequence[MessageQueue], *, wait: bool = False
-    ) -> None:
-        """42."""
-        body = membership.LockBatchBody(client_id, group, [WireQueue.of(queue) for queue in queues]).to_json()
-        if wait:
-            await self._ask(self.vip(address), RequestCode.UNLOCK_BATCH_MQ, None, body, timeout=LOCK_TIMEOUT)
-        else:
-            await self._command(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
+    async def unlock(self, address: str, client_id: str, group: str, queue: MessageQueue) -> None:
+        """42, one-way."""
+        body = membership.LockBatchBody(client_id, group, [WireQueue.of(queue)]).to_json()
+        await self._command(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
 
     # ---- offsets
 
@@ -124,12 +119,9 @@ class BrokerCalls:
         header = offsets.QueryConsumerOffsetHeader(
             queueId=queue.queue_id, topic=queue.topic, consumerGroup=group, bname=queue.broker_name
         )
-        try:
-            return await self._offset(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
-        except Refused as refused:
-            if refused.code == ResponseCode.QUERY_NOT_FOUND:
-                return None
-            raise
+        code = RequestCode.QUERY_CONSUMER_OFFSET
+        answer = await self._ask(self.vip(address), code, header, timeout=OFFSET_TIMEOUT, good=QUERY_CODES)
+        return _offset_in(answer, address) if answer.code == SUCCESS else None
 
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int, *, wait: bool = False) -> None:
         """15, one-way as RocketMQ has it unless `wait`."""
@@ -159,8 +151,7 @@ class BrokerCalls:
         return await self._offset(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
     async def _offset(self, address: str, code: RequestCode, header: Header) -> int:
-        answer = await self._ask(self.vip(address), code, header, timeout=OFFSET_TIMEOUT)
-        return _read(offsets.OffsetAnswerHeader, answer, "the answer about an offset", address).offset
+        return _offset_in(await self._ask(self.vip(address), code, header, timeout=OFFSET_TIMEOUT), address)
 
     async def earliest_store_time(self, address: str, queue: MessageQueue) -> int:
         """32: when the oldest message was stored, in ms; -1 where there is none."""
@@ -220,15 +211,11 @@ class BrokerCalls:
         """12: the records with a key; empty where there are none."""
         header = pulling.QueryMessageHeader(
             topic=topic, key=key, maxNum=at_most, beginTimestamp=begin, endTimestamp=end,
-            uniqueKeyQuery=True if unique else None,
+            uniqueKeyQuery=unique or None,
         )  # fmt: skip
-        try:
-            answer = await self._ask(self.vip(address), RequestCode.QUERY_MESSAGE, header, timeout=3 * self._timeout)
-        except Refused as refused:
-            if refused.code == ResponseCode.QUERY_NOT_FOUND:
-                return b""
-            raise
-        return answer.body
+        code, timeout = RequestCode.QUERY_MESSAGE, 3 * self._timeout
+        answer = await self._ask(self.vip(address), code, header, timeout=timeout, good=QUERY_CODES)
+        return answer.body if answer.code == SUCCESS else b""
 
     async def send(
         self,
@@ -299,6 +286,10 @@ class BrokerCalls:
 
 def _queue_header(queue: MessageQueue) -> offsets.QueueHeader:
     return offsets.QueueHeader(queueId=queue.queue_id, topic=queue.topic, bname=queue.broker_name)
+
+
+def _offset_in(answer: Command, address: str) -> int:
+    return _read(offsets.OffsetAnswerHeader, answer, "the answer about an offset", address).offset
 
 
 def _read(kind: type[HeaderT], answer: Command, what: str, address: str, topic: str = "") -> HeaderT:

@@ -32,17 +32,9 @@ def local_address(remote: str) -> str:
         return LOOPBACK
 
 
-def instance_name(configured: str, stable: bool, clock: WallClock, random: Random) -> str:
-    """The configured name, or one that no other client of this host has; `stable` for one that survives a restart."""
-    if configured:
-        return configured
-    if stable:
-        return "DEFAULT"
-    return f"{os.getpid()}#{clock():x}{random.getrandbits(24):06x}"
-
-
-def client_id(ip: str, instance: str, unit: str) -> str:
-    """The id in heartbeats, locks and member lists."""
+def client_id(ip: str, instance: str, unit: str, clock: WallClock, random: Random) -> str:
+    """The id in heartbeats, locks and member lists. Without an instance, one that no other client of this host has."""
+    instance = instance or f"{os.getpid()}#{clock():x}{random.getrandbits(24):06x}"
     return f"{ip}@{instance}@{unit}" if unit else f"{ip}@{instance}"
 
 

@@ -51,11 +51,9 @@ class NamesrvCalls:
     async def route(self, topic: str) -> TopicRouteData | None:
         """105; None where no broker serves the topic. Raises NoRoute if no server answers."""
         check_topic_name(topic)
-        answer = await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic=topic), topic)
+        answer = await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
-        if answer.code != ResponseCode.SUCCESS:
-            raise refusal(answer, request_name(RequestCode.GET_ROUTEINFO_BY_TOPIC), self.current, topic)
         with readable("the route", self.current, topic):
             data = TopicRouteData.from_json(answer.body)
         _check_size(data, topic, self.current)
@@ -63,26 +61,23 @@ class NamesrvCalls:
 
     async def cluster(self) -> ClusterInfo:
         """106: all brokers and clusters."""
-        answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, None, "")
-        if answer.code != ResponseCode.SUCCESS:
-            raise refusal(answer, request_name(RequestCode.GET_BROKER_CLUSTER_INFO), self.current, "")
+        answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
         with readable("the list of brokers", self.current):
             return ClusterInfo.from_json(answer.body)
 
     async def topics(self) -> list[str]:
         """206: all topics that brokers have registered."""
-        answer = await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None, "")
-        if answer.code != ResponseCode.SUCCESS:
-            raise refusal(answer, request_name(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER), self.current, "")
+        answer = await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return TopicList.from_json(answer.body).topicList
 
-    async def _ask(self, code: RequestCode, header: GetRouteInfoHeader | None, topic: str) -> Command:
+    async def _ask(self, code: RequestCode, topic: str = "") -> Command:
+        """The answer: success or, about a topic, that it does not exist."""
         failures = []
         for _ in self._addresses:
             index = self._current
-            command = request(code, header)
+            command = request(code, GetRouteInfoHeader(topic=topic) if topic else None)
             try:
-                return await self._calls.call(self._addresses[index], command, self._timeout)
+                answer = await self._calls.call(self._addresses[index], command, self._timeout)
             except remoting_errors.RemotingError as error:
                 failures.append(str(error))
                 # Another task may have moved on meanwhile; then its choice stands.
@@ -90,7 +85,11 @@ class NamesrvCalls:
                     self._current = (index + 1) % len(self._addresses)
                     if len(self._addresses) > 1:
                         log.warning("name server failed, asking %s from now on: %s", self.current, error)
-        raise NameServersSilent(
+                continue
+            if answer.code == ResponseCode.SUCCESS or (topic and answer.code == ResponseCode.TOPIC_NOT_EXIST):
+                return answer
+            raise refusal(answer, request_name(code), self._addresses[index], topic)
+        raise NoRoute(
             f"no name server answered: {'; '.join(failures)}",
             topic=topic,
             tries=len(failures),
@@ -108,10 +107,6 @@ def _check_size(data: TopicRouteData, topic: str, address: str) -> None:
         raise BadAnswer(
             f"the route has {count} queues, the client takes at most {_MAX_QUEUES}", topic=topic, broker=address
         )
-
-
-class NameServersSilent(NoRoute):
-    """No name server could be asked; whether the topic exists is not known."""
 
 
 def no_route(topic: str, namesrv: NamesrvCalls, default_topic: str = "") -> ClientError:

@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
+from msgspec.structs import replace
+
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.topic import PERM_READ, PERM_WRITE
 from rocketlet.remoting.protocol.routing import QueueData, TopicRouteData
@@ -32,7 +34,6 @@ class Route:
     writable: tuple[MessageQueue, ...]
     readable: tuple[MessageQueue, ...]
     addresses: dict[str, dict[int, str]]
-    clusters: dict[str, str]
     data: TopicRouteData
     borrowed: bool = False
     turns: count[int] = field(default_factory=count)
@@ -55,7 +56,6 @@ def route_of(topic: str, data: TopicRouteData, first_turn: int = 0) -> Route:
             for queue_id in range(queues.readQueueNums)
         ),
         addresses=addresses,
-        clusters={broker.brokerName: broker.cluster for broker in data.brokerDatas},
         data=data,
         turns=count(first_turn),
     )
@@ -64,12 +64,10 @@ def route_of(topic: str, data: TopicRouteData, first_turn: int = 0) -> Route:
 def borrowed_route(topic: str, data: TopicRouteData, queue_count: int, first_turn: int = 0) -> Route:
     """The default topic's route for a topic that does not exist yet."""
     limited = [
-        QueueData(
-            brokerName=queues.brokerName,
-            perm=queues.perm,
+        replace(
+            queues,
             readQueueNums=min(queue_count, queues.readQueueNums),
             writeQueueNums=min(queue_count, queues.readQueueNums),
-            topicSysFlag=queues.topicSysFlag,
         )
         for queues in data.queueDatas
     ]

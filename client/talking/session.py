@@ -14,11 +14,11 @@ Java: client/impl/factory/MQClientInstance.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Any
 
 import trio
 
@@ -29,24 +29,20 @@ from rocketlet.client.talking import identity
 from rocketlet.client.talking.broker_calls import BrokerCalls
 from rocketlet.client.talking.namesrv_calls import NamesrvCalls, no_route
 from rocketlet.client.talking.route_cache import MASTER, Route, RouteCache, borrowed_route, route_of
+from rocketlet.client.wakeup import Wakeup
 from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.retry_pauses import retry_pauses
 from rocketlet.common.topic import INNER_PRODUCER_GROUP
+from rocketlet.remoting.command import Command
 from rocketlet.remoting.config import PoolConfig, SerializeType
+from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.events import ConnectionEvents
 from rocketlet.remoting.handler import Handler
 from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData
 from rocketlet.remoting.signing import Signer
-from rocketlet.remoting.transport import TcpNetwork
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from rocketlet.remoting.command import Command
-    from rocketlet.remoting.connection import Connection
-    from rocketlet.remoting.transport import Network
+from rocketlet.remoting.transport import Network, TcpNetwork
 
 # Applications that want the client's log lines configure logging; a library by itself is silent.
 logging.getLogger("rocketlet.client").addHandler(logging.NullHandler())
@@ -68,26 +64,25 @@ class World:
 class Session:
     """The connections, routes and heartbeats of one client. Lives on one trio loop."""
 
-    def __init__(
-        self, config: ClientConfig, world: World, *, stable_id: bool = False, handlers: dict[int, Handler] | None = None
-    ) -> None:
+    def __init__(self, config: ClientConfig, world: World, *, stable_id: bool = False) -> None:
         addresses = name_servers(config.namesrv)
         ip = world.ip or identity.local_address(addresses[0])
-        instance = identity.instance_name(config.instance_name, stable_id, world.clock, world.random)
+        instance = config.instance_name or ("DEFAULT" if stable_id else "")
         self.config = config
         self.world = world
-        self.client_id = identity.client_id(ip, instance, config.unit_name)
+        self.client_id = identity.client_id(ip, instance, config.unit_name, world.clock, world.random)
         self.unique_ids = identity.unique_ids(ip, world.clock, world.random)
-        self.handlers: dict[int, Handler] = handlers if handlers is not None else {}
+        self.handlers: dict[int, Handler] = {}
         self.routes = RouteCache()
         self.namesrv = NamesrvCalls(self, addresses, world.random, config.request_timeout)
         self.brokers = BrokerCalls(self, config.request_timeout, vip=config.vip_channel)
         self.reader = MessageReader(config.namespace, config.max_inflated_size)
-        # What the client's producers and consumers add: groups, topics in use, listeners for changes of routes.
+        # What the client's one producer or consumer adds.
         self.producer_groups: list[str] = [INNER_PRODUCER_GROUP]
-        self.consumers: list[Callable[[], ConsumerData]] = []
-        self.topics: list[Callable[[], Iterable[str]]] = []
-        self.routes_changed: list[Callable[[str], None]] = []
+        self.consumer_data: Callable[[], ConsumerData] | None = None
+        self.topics_in_use: Callable[[], Iterable[str]] = tuple
+        """Those whose routes are to be known, beside those that were met."""
+        self.on_changed_route: Callable[[], None] | None = None
         self.known_everywhere = False
         """Heartbeats go to all masters of all clusters, not only to those in the routes of topics in use."""
         self._cluster_masters: set[str] | None = None
@@ -95,7 +90,7 @@ class Session:
         self._fetching: dict[str, trio.Event] = {}
         self._greeted: set[str] = set()
         self._known_by: set[str] = set()
-        self._telling = False
+        self._heartbeat_wanted = Wakeup()
         self._pool: ConnectionPool | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -119,25 +114,24 @@ class Session:
             finally:
                 nursery.cancel_scope.cancel()
 
+    def start_task(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run something beside the three tasks, for as long as they run. Requires: it is open."""
+        assert self._nursery is not None
+        self._nursery.start_soon(function, *args)
+
     # ---- connections
 
     async def call(self, address: str, command: Command, timeout: float) -> Command:
         """Send a request to an address and wait for the answer. Raises RemotingError."""
-        return await self._running_pool().call(address, command, timeout)
+        return await self.pool.call(address, command, timeout)
 
     async def oneway(self, address: str, command: Command) -> None:
         """Send a one-way request to an address. Raises RemotingError."""
-        await self._running_pool().oneway(address, command)
+        await self.pool.oneway(address, command)
 
-    async def connection(self, address: str) -> Connection:
-        """The connection to an address, opened if there is none. Raises RemotingError."""
-        return await self._running_pool().connection(address)
-
-    def unanswered(self, connection: Connection, sent: float) -> None:
-        """A call on this connection has run out of its time."""
-        self._running_pool().unanswered(connection, sent)
-
-    def _running_pool(self) -> ConnectionPool:
+    @property
+    def pool(self) -> ConnectionPool:
+        """The connections themselves. Raises ClientClosed."""
         if self._pool is None:
             raise ClientClosed("the client is not running", advice="start it, or use it in a with block")
         return self._pool
@@ -146,22 +140,17 @@ class Session:
 
     async def route(self, topic: str) -> Route:
         """The topic's route, fetched if it is not known. Raises NoRoute."""
-        cached = self.routes.get(topic)
-        if cached is not None:
-            return cached
-        await self.refresh(topic)
-        cached = self.routes.get(topic)
-        if cached is None:
+        route = self.routes.get(topic) or await self.refresh(topic)
+        if route is None:
             raise no_route(topic, self.namesrv)
-        return cached
+        return route
 
     async def publish_route(self, topic: str, default_topic: str, default_queues: int) -> Route:
         """The route to send by; for a topic that does not exist that of the default topic. Raises NoRoute."""
         self._default_topics[topic] = (default_topic, default_queues)
         route = self.routes.get(topic)
         if route is None or not route.writable:
-            await self.refresh(topic)
-            route = self.routes.get(topic)
+            route = await self.refresh(topic)
         if route is None:
             raise no_route(topic, self.namesrv, default_topic)
         if not route.writable:
@@ -172,18 +161,26 @@ class Session:
             )
         return route
 
-    async def refresh(self, topic: str) -> None:
-        """Ask the name servers. Concurrent callers for one topic share one answer. Raises NoRoute."""
+    async def refresh(self, topic: str) -> Route | None:
+        """Ask the name servers; the route then known. Concurrent callers share one answer. Raises NoRoute."""
         asking = self._fetching.get(topic)
         if asking is not None:
             await asking.wait()
-            return
+            return self.routes.get(topic)
         answered = self._fetching[topic] = trio.Event()
         try:
             await self._fetch_route(topic)
         finally:
             del self._fetching[topic]
             answered.set()
+        return self.routes.get(topic)
+
+    async def try_to_refresh(self, topic: str, level: int = logging.WARNING) -> None:
+        """The same for what is asked again later: a failure is only logged."""
+        try:
+            await self.refresh(topic)
+        except ClientError as error:
+            log.log(level, "the route of %s is not known, or not refreshed: %s", topic, error)
 
     async def _fetch_route(self, topic: str) -> None:
         data = await self.namesrv.route(topic)
@@ -204,8 +201,8 @@ class Session:
         if not self.routes.put(route):
             return
         log.info("route of %s: %d queues to write, %d to read", route.topic, len(route.writable), len(route.readable))
-        for callback in self.routes_changed:
-            callback(route.topic)
+        if self.on_changed_route is not None:
+            self.on_changed_route()
         self._heartbeat_new_brokers()
 
     async def _learn_cluster(self) -> None:
@@ -222,11 +219,8 @@ class Session:
         while True:
             if self.known_everywhere:
                 await self._learn_cluster()
-            for topic in self._topics_in_use():
-                try:
-                    await self.refresh(topic)
-                except ClientError as error:
-                    log.warning("the route of %s was not refreshed: %s", topic, error)
+            for topic in {*self.routes.topics(), *self.topics_in_use()}:
+                await self.try_to_refresh(topic)
             vanished = self.routes.forget_vanished()
             if vanished:
                 log.info("brokers that are in no route any longer: %s", ", ".join(sorted(vanished)))
@@ -239,17 +233,15 @@ class Session:
         pauses = self._pauses()
         while True:
             await trio.sleep(next(pauses))
-            previous, missing = missing, {topic for topic in self._topics_in_use() if self._is_missing(topic)}
+            topics = {*self.routes.topics(), *self.topics_in_use()}
+            previous, missing = missing, {topic for topic in topics if self._is_missing(topic)}
             if missing != previous:
                 pauses = self._pauses()
             if self.known_everywhere and not self._cluster_masters:
                 await self._learn_cluster()
             self._heartbeat_new_brokers()
             for topic in missing:
-                try:
-                    await self.refresh(topic)
-                except ClientError as error:
-                    log.info("the route of %s is not known yet: %s", topic, error)
+                await self.try_to_refresh(topic, logging.INFO)
 
     def _pauses(self) -> Iterator[float]:
         return retry_pauses(min(_MAX_PAUSE, self.config.route_interval))
@@ -258,20 +250,14 @@ class Session:
         route = self.routes.get(topic)
         return route is None or route.borrowed
 
-    def _topics_in_use(self) -> set[str]:
-        topics = set(self.routes.topics())
-        for topics_of in self.topics:
-            topics.update(topics_of())
-        return topics
-
     # ---- heartbeats
 
     def _needs_heartbeats(self) -> bool:
-        return bool(self.consumers) or len(self.producer_groups) > 1
+        return self.consumer_data is not None or len(self.producer_groups) > 1
 
     def _heartbeat_targets(self) -> set[str]:
         # Slaves keep no producers; they serve pulls, for which they must know the group.
-        addresses = self.routes.all_addresses() if self.consumers else set(self.routes.masters())
+        addresses = self.routes.all_addresses() if self.consumer_data is not None else set(self.routes.masters())
         return addresses | (self._cluster_masters or set())
 
     def _heartbeat_new_brokers(self) -> None:
@@ -284,7 +270,7 @@ class Session:
     async def _heartbeat_forever(self) -> None:
         while True:
             await self.heartbeat()
-            await trio.sleep(self.config.heartbeat_interval)
+            await self._heartbeat_wanted.wait(self.config.heartbeat_interval)
 
     async def heartbeat(self) -> None:
         """Send a heartbeat to all known brokers, now."""
@@ -298,7 +284,7 @@ class Session:
         body = HeartbeatData(
             clientID=self.client_id,
             producerDataSet=[ProducerData(groupName=group) for group in self.producer_groups],
-            consumerDataSet=[consumer() for consumer in self.consumers],
+            consumerDataSet=[self.consumer_data()] if self.consumer_data is not None else [],
         ).to_json()
         async with trio.open_nursery() as nursery:
             for address in addresses:
@@ -316,20 +302,12 @@ class Session:
 
     def heartbeat_soon(self) -> None:
         """Some broker does not know this client, or its subscription; send all of them a heartbeat."""
-        if not self._telling and self._nursery is not None:
-            self._telling = True
-            self._nursery.start_soon(self._heartbeat_once)
-
-    async def _heartbeat_once(self) -> None:
-        try:
-            await self.heartbeat()
-        finally:
-            self._telling = False
+        self._heartbeat_wanted.set()
 
     async def introduce(self, topic: str, default_topic: str, default_queues: int) -> None:
         """Make sure that the brokers of a topic know this client before they have to call it back. Raises NoRoute."""
         route = await self.publish_route(topic, default_topic, default_queues)
-        masters = {self.routes.master(queue.broker_name) for queue in route.writable} - {None}
+        masters = {self.routes.master(queue.broker_name) for queue in route.writable}
         new_brokers = {master for master in masters if master is not None} - self._known_by
         if new_brokers:
             await self._heartbeat_to(sorted(new_brokers))
@@ -351,10 +329,9 @@ class Session:
 
     async def reader_of(self, queue: MessageQueue) -> str:
         """The address to ask about a queue: its master's, or a slave's while the master is gone. Raises NoRoute."""
-        address = self.routes.reader(queue.broker_name)
-        if address is None:
+        if self.routes.reader(queue.broker_name) is None:
             await self.refresh(queue.topic)
-            address = self.routes.reader(queue.broker_name)
+        address = self.routes.reader(queue.broker_name)
         if address is None:
             raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
         return address

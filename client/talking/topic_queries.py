@@ -118,25 +118,25 @@ class TopicQueries:
         wire = namespace.wrap(self._namespace, topic)
         route = await self._session.route(wire)
         result: list[ReceivedMessage] = []
-        error: ClientError | None = None
-        answers = 0
+        failure: ClientError | None = None
+        has_answer = False
         for broker_name in route.addresses:
-            place = self._session.routes.address(broker_name)
-            if place is None:
+            address = self._session.routes.reader(broker_name)
+            if address is None:
                 continue
             try:
-                records = await self._session.brokers.query(place[0], wire, key, at_most, begin, end, unique=unique)
-                with readable("the messages", place[0], topic):
+                records = await self._session.brokers.query(address, wire, key, at_most, begin, end, unique=unique)
+                with readable("the messages", address, topic):
                     messages = self._session.reader.several(records, broker_name)
-            except ClientError as failure:
-                log.warning("messages of %s at %s could not be queried: %s", topic, broker_name, failure)
-                error = failure
+            except ClientError as error:
+                log.warning("messages of %s at %s could not be queried: %s", topic, broker_name, error)
+                failure = error
                 continue
-            answers += 1
+            has_answer = True
             result += [
                 message for message in messages if key in message.keys or key == message.properties.get(names.UNIQ_KEY)
             ]
-        if not answers and error is not None:
-            raise error
+        if failure is not None and not has_answer:
+            raise failure
         result.sort(key=lambda message: -message.store_timestamp)
         return result[:at_most]

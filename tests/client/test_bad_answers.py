@@ -143,7 +143,7 @@ def test_a_listener_that_exits_its_thread_has_failed() -> None:
         raise SystemExit(1)
 
     queue = MessageQueue("T", "a", 0)
-    job = ConsumeJob(ProcessQueue(queue, 0, 0), [received(0)], queue)
+    job = ConsumeJob(ProcessQueue(queue, 0, 0), [received(0)])
     job.run(listener, lambda: 0.0)
     assert job.failed
     assert isinstance(job.error, SystemExit)

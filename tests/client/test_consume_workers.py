@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import trio
 
 from rocketlet.client.consuming.consume_job import ConsumeJob
-from rocketlet.client.consuming.consume_workers import ThreadWorkers
+from rocketlet.client.consuming.consume_workers import ThreadWorkers, Workers
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.common.message import MessageQueue
 from tests.support.builders import received
@@ -18,7 +18,7 @@ QUEUE = MessageQueue("T", "a", 0)
 
 def jobs(count: int) -> list[ConsumeJob]:
     process_queue = ProcessQueue(QUEUE, 0, 0)
-    return [ConsumeJob(process_queue, [received(n)], QUEUE) for n in range(count)]
+    return [ConsumeJob(process_queue, [received(n)]) for n in range(count)]
 
 
 async def run_workers(
@@ -45,6 +45,18 @@ async def test_every_job_runs_exactly_once() -> None:
     finished, _ = await run_workers(lambda messages, context: seen.append(1), 8, batches)
     assert len(finished) == len(set(finished)) == len(seen) == 2000
     assert all(job.done == 1 and not job.failed for job in finished)
+
+
+def test_a_job_that_is_taken_while_others_are_submitted_is_waited_for() -> None:
+    workers = Workers(lambda messages, context: None, 1, lambda jobs: None)
+
+    class TakenAtOnce(list[ConsumeJob]):
+        def __iter__(self) -> Iterator[ConsumeJob]:
+            yield from super().__iter__()
+            workers._next_job()  # a thread is that fast
+
+    workers.submit(TakenAtOnce(jobs(2)))
+    assert workers._outstanding == 2
 
 
 async def test_a_fast_listener_needs_few_threads() -> None:

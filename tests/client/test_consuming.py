@@ -601,3 +601,19 @@ async def test_a_bug_in_the_client_ends_it_loudly(autojump_clock: trio.testing.M
                 consumer._running()[1].rebalance.held = None  # type: ignore[assignment]
                 await trio.sleep(100)
                 raise AssertionError("it went on")
+
+
+async def test_an_error_in_the_users_block_ends_it_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    async def listener(message: ReceivedMessage) -> None:
+        await trio.sleep(1000)
+
+    async with scripted_brokers("a", queues=1) as script:
+        script.topics = {"T"}
+        script.next("a", PULL, found(0, 1, 2))
+        start = 0.0
+        with pytest.raises(ZeroDivisionError):
+            async with consumer_at(script, listener, threads=1):
+                await trio.sleep(5)
+                start = trio.current_time()
+                raise ZeroDivisionError
+        assert trio.current_time() == start

@@ -13,8 +13,8 @@ import pytest
 import trio
 
 import rocketlet.client as client
+from rocketlet.client.coroutines import completed
 from rocketlet.client.errors import InvalidUse
-from rocketlet.client.facades.thread_bridge import completed
 
 ROOT = Path(__file__).parents[2]
 PAIRS = [

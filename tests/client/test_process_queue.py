@@ -33,7 +33,7 @@ def message(offset: int, size: int = 10) -> ReceivedMessage:
 
 
 def filled(*offsets: int, start: int = 0) -> ProcessQueue:
-    queue = ProcessQueue(QUEUE, start, now=0)
+    queue = ProcessQueue(QUEUE, start, 0)
     queue.put([message(offset) for offset in offsets], (offsets[-1] + 1) if offsets else start)
     return queue
 
@@ -58,7 +58,7 @@ def test_skipped_offsets_are_committed_once_nothing_is_unfinished() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["put", "finish"]), st.integers(0, 30)), max_size=60))
 def test_it_agrees_with_a_simple_model_and_never_commits_ahead(steps: list[tuple[str, int]]) -> None:
-    queue = ProcessQueue(QUEUE, 0, now=0)
+    queue = ProcessQueue(QUEUE, 0, 0)
     open_offsets: dict[int, int] = {}
     end, committed = 0, 0
     for kind, n in steps:
@@ -86,14 +86,12 @@ def test_a_message_pulled_twice_is_held_once() -> None:
 
 def test_an_orderly_batch_is_finished_or_redelivered() -> None:
     queue = filled(1, 2, 3)
-    assert [m.queue_offset for m in queue.take(2)] == [1, 2]
-    queue.put_back()
-    assert [m.queue_offset for m in queue.take(2)] == [1, 2]
+    assert [m.queue_offset for m in queue.oldest(2)] == [1, 2]
+    assert [m.queue_offset for m in queue.oldest(2)] == [1, 2]
     assert queue.committable() == 1
-    queue.put_back()
     queue.finish([message(1), message(2)])
     assert queue.committable() == 3
-    assert [m.queue_offset for m in queue.take(2)] == [3]
+    assert [m.queue_offset for m in queue.oldest(2)] == [3]
 
 
 def test_a_lock_is_trusted_for_thirty_seconds() -> None:
