@@ -20,10 +20,8 @@ Java: store/DefaultMessageStore.java
 
 from __future__ import annotations
 
-import errno
 import logging
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
@@ -31,9 +29,7 @@ from importlib import import_module
 import trio
 
 from rocketlet.common.clock import WallClock
-from rocketlet.common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
-from rocketlet.common.message_record import HEAD_SIZE, PROPERTIES_MAX
-from rocketlet.common.topic import RETRY_TOPIC_MAX_LENGTH, check_topic_name, is_system_topic
+from rocketlet.common.topic import check_topic_name, is_system_topic
 from rocketlet.store.checkpoint import CheckpointFile
 from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.config import StoreConfig
@@ -46,19 +42,14 @@ from rocketlet.store.errors import (
     DiskFull,
     FlushTimeout,
     Following,
-    MessageIllegal,
-    NotWritable,
-    PropertiesTooLarge,
-    PutRefused,
     SystemRefuses,
 )
 from rocketlet.store.flush import LogFlush, ThoroughFlush
 from rocketlet.store.layout.file_names import ABORT, LOCK
 from rocketlet.store.log_slices import LogSlices
 from rocketlet.store.lookup import Lookup
-from rocketlet.store.message import Appended, FoundByKey, Put, StoreStatistics
+from rocketlet.store.message import FoundByKey, StoreStatistics
 from rocketlet.store.message_index import MessageIndex
-from rocketlet.store.message_run import AppendedRun, NotedRun, Run
 from rocketlet.store.offload import offload, offload_in_steps
 from rocketlet.store.reading import GetResult, MatchCode, MatchRecord, MatchUnit, Reading, Span
 from rocketlet.store.recovery import Recovery, RecoveryReport
@@ -67,13 +58,12 @@ from rocketlet.store.replica import Replica
 from rocketlet.store.retention import Retention
 from rocketlet.store.seals import Seals
 from rocketlet.store.watermark import Watermark
+from rocketlet.store.writing import Writing, refusal_of
 
 _log = logging.getLogger("rocketlet.store.message_store")
 
 _TOGETHER = 512  # queues that are looked at before others may run
 _REMOVED_TOGETHER = 16  # queues whose files are deleted before others may run
-_SPARE = 65536  # a record may be longer than the longest body by this
-_HEAD_AND_LENGTH = HEAD_SIZE + 2
 
 
 class MessageStore(Lookup):
@@ -93,12 +83,13 @@ class MessageStore(Lookup):
             ConsumeQueueTable(disk, config),
             MessageIndex(disk, config),
         )
-        self.config = config
-        self._clock = clock
         self._on_progress = on_progress or _log.info
         self._root = config.store_path_root_dir
         self._checkpoint = CheckpointFile(disk, self._root)
         self._dispatch = Dispatch(self.queues, self.index, with_index=config.message_index_enable)
+        closed = Closed(f"{self._root}: the store is not open")
+        self._writing = writing = Writing(self.log, self.queues, self._dispatch, config, clock, closed)
+        self.put, self.put_batch, self.put_run = writing.put, writing.put_batch, writing.put_run
         self.appended = Watermark()
         self.dispatched = self._dispatch.dispatched
         self._log_flush = LogFlush(disk, self.log, self.appended, lambda: self.config)
@@ -116,9 +107,17 @@ class MessageStore(Lookup):
         )  # fmt: skip
         self._seals = Seals(disk, self.log, self.flushed, lambda: self.config)
         self._lock: Lock | None = None
-        self._refusal: NotWritable | Closed | None = Closed(f"{self._root}: the store is not open")
         self.report = RecoveryReport()  # of the opening
-        self._put_count = self._failed_put_count = self._put_bytes = self._get_count = 0
+        self._get_count = 0
+
+    @property
+    def config(self) -> StoreConfig:
+        """The settings; those that may change while it runs can be replaced."""
+        return self._writing.config
+
+    @config.setter
+    def config(self, config: StoreConfig) -> None:
+        self._writing.config = config
 
     # ---- life
 
@@ -146,7 +145,7 @@ class MessageStore(Lookup):
             self._lock.release()
             self._lock = None
             raise
-        self._refusal = None
+        self._writing.refusal = None
         return report
 
     def _begin_at(self, report: RecoveryReport) -> None:
@@ -191,7 +190,7 @@ class MessageStore(Lookup):
         """
         if self._lock is None:
             return
-        self._refusal = self._refusal or Closed(f"{self._root}: the store is closed")
+        self._writing.refusal = self._writing.refusal or Closed(f"{self._root}: the store is closed")
         try:
             with trio.CancelScope(shield=True):
                 self.settle()
@@ -209,147 +208,6 @@ class MessageStore(Lookup):
         self._disk.remove(f"{self._root}/{ABORT}")
         self._disk.sync_directory(self._root)
 
-    # ---- writing
-
-    def put(self, message: Put) -> Appended:
-        """Append one message to the log. Raises PutRefused, with nothing written."""
-        if self._refusal is not None:
-            raise self._refused()
-        queue = self.queues.queues.get((message.topic, message.queue_id))
-        if queue is None:
-            queue = self._new_queue(message.topic, message.queue_id)
-        try:
-            size = self._size_of(message, queue)
-            return self._append(message, queue, size)
-        except PutRefused:
-            # Properties of too many characters RocketMQ refuses before it counts; those of too many bytes after.
-            if _characters(message.properties) <= PROPERTIES_MAX:
-                self._failed_put_count += 1
-            raise
-
-    def put_batch(self, messages: Sequence[Put]) -> list[Appended]:
-        """Append messages one after another in one file: all or none. Raises PutRefused, with nothing written."""
-        if self._refusal is not None:
-            raise self._refused()
-        sized = []
-        for message in messages:
-            queue = self.queues.queues.get((message.topic, message.queue_id))
-            if queue is None:
-                queue = self._new_queue(message.topic, message.queue_id)
-            sized.append((message, queue, self._size_of(message, queue)))
-        try:
-            for queue, count in Counter(queue for _, queue, _ in sized).items():
-                self._prepare(queue, count)
-            self.log.make_room(sum(size for _, _, size in sized))
-        except PutRefused as error:
-            self._has_no_room(error)
-            raise
-        return [self._append(message, queue, size) for message, queue, size in sized]
-
-    def put_run(self, run: Run) -> AppendedRun:
-        """`put_batch` of messages that share all but body, flag, properties and what follows from these.
-
-        Raises PutRefused, with nothing written.
-        """
-        if self._refusal is not None:
-            raise self._refused()
-        topic, queue_id = run.shared.topic, run.shared.queue_id
-        queue = self.queues.queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
-        assert queue.delay_ms is None
-        sizes = run.sizes(queue.topic_field)
-        ends = sizes.cumsum()
-        size, count = int(ends[-1]), len(sizes)
-        # If the longest record is within the limit, so is each message.
-        is_long = run.longest_properties > PROPERTIES_MAX or int(sizes.max()) > self.config.max_message_size
-        if is_long or run.has_zero_properties():
-            for message in run.puts():
-                self._size_of(message, queue)
-        try:
-            if queue.next_offset + count > queue.prepared:
-                self._prepare(queue, count)
-            begin = self.log.room_for(size)
-        except PutRefused as error:
-            self._has_no_room(error)
-            raise
-        now, queue_offset = self._clock(), queue.next_offset
-        log_offsets = begin + ends - sizes
-        self.log.append_run(run.encode(queue.topic_field, sizes, log_offsets, queue_offset, now))
-        queue.next_offset += count
-        self._dispatch.noted.append(NotedRun(queue, queue_offset, log_offsets, sizes, now, run))
-        self._put_count += count
-        self._put_bytes += size
-        return AppendedRun(log_offsets, size, queue_offset, now, begin + size)
-
-    def _size_of(self, message: Put, queue: ConsumeQueue) -> int:
-        """The size of its record; raises where it breaks a limit."""
-        properties_size, body_size = len(message.properties), len(message.body)
-        if properties_size > PROPERTIES_MAX:
-            raise PropertiesTooLarge(f"{properties_size} bytes of properties; a message holds at most {PROPERTIES_MAX}")
-        if 0 in message.properties:
-            # No checksum covers properties. That none holds a zero is what tells a record from one whose last sectors
-            # never reached the disk; a recovery would have to cut the log there, and all that follows with it.
-            raise MessageIllegal("a property holds the character U+0000, which cannot be stored; remove it")
-        size = (
-            _HEAD_AND_LENGTH - 16 + len(message.born_host) + len(message.store_host)
-            + body_size + len(queue.topic_field) + properties_size
-        )  # fmt: skip
-        limit = self.config.max_message_size
-        if body_size > limit or size > limit + _SPARE:
-            raise MessageIllegal(f"a message of {body_size} bytes; maxMessageSize allows {limit}")
-        return size
-
-    def _append(self, message: Put, queue: ConsumeQueue, size: int) -> Appended:
-        now = self._clock()
-        kind = message.sys_flag & TRANSACTION_MASK
-        if kind != PREPARED and kind != ROLLBACK:
-            queue_offset = queue.next_offset
-            noted_offset = queue_offset
-            if queue_offset >= queue.prepared:
-                self._prepare(queue, 1)
-        else:
-            queue_offset, noted_offset = 0, -1
-        try:
-            offset = self.log.append(
-                size, message.queue_id, message.flag, queue_offset, message.sys_flag, message.born_timestamp,
-                message.born_host, now, message.store_host, message.reconsume_times, message.prepared_offset,
-                message.body, queue.topic_field, message.properties,
-            )  # fmt: skip
-        except DiskFull as error:
-            self._refuse(error)
-            raise
-        if noted_offset >= 0:
-            queue.next_offset = queue_offset + 1
-        tags_code = message.tags_code if queue.delay_ms is None else now + queue.delay_ms
-        keys = message.keys if kind != ROLLBACK else ()
-        self._dispatch.noted.append((queue, noted_offset, offset, size, tags_code, now, keys, message.filter_bits))
-        self._put_count += 1
-        self._put_bytes += size
-        return Appended(offset, size, queue_offset, now, offset + size)
-
-    def _has_no_room(self, error: PutRefused) -> None:
-        """A batch cannot be written. RocketMQ counts that, and no batch with an illegal message."""
-        self._failed_put_count += 1
-        if isinstance(error, DiskFull):
-            self._refuse(error)
-
-    def _prepare(self, queue: ConsumeQueue, count: int) -> None:
-        """See that a queue has room for the entries of so many messages. Raises NotWritable; others go on."""
-        try:
-            queue.prepare(count)
-        except OSError as error:
-            refusal = _refusal_of(error, queue.files.directory)
-            if isinstance(refusal, DiskFull):
-                self._refuse(refusal)
-            else:
-                _log.error("a message to %s:%d is refused: %s", queue.topic, queue.queue_id, refusal)
-            raise refusal from error
-
-    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        check_topic_name(topic)
-        if len(topic.encode()) > RETRY_TOPIC_MAX_LENGTH:
-            raise MessageIllegal(f"the topic {topic[:40]}... is longer than {RETRY_TOPIC_MAX_LENGTH} bytes")
-        return self.queues.find_or_make(topic, queue_id)
-
     def settle(self) -> None:
         """File what was put in this turn, and wake waiting pulls. Call it once a turn, before the next."""
         if self.confirmed is not None:
@@ -358,7 +216,7 @@ class MessageStore(Lookup):
         try:
             self._dispatch.settle()
         except OSError as error:
-            self._refuse(_refusal_of(error, self._root))
+            self._writing.refuse(refusal_of(error, self._root))
         self.appended.advance(self.log.end)
 
     # ---- replicas that elect their master
@@ -387,7 +245,7 @@ class MessageStore(Lookup):
         own, which it has to call, by whoever has more to do when messages came.
         """
         self.settle()
-        self._refusal = Following(f"{self._root}: this store follows its master's log; send to the master")
+        self._writing.refusal = Following(f"{self._root}: this store follows its master's log; send to the master")
         replay = Replay(self.queues, self._dispatch, filter_bits)
         return Replica(self.log, replay, settle or self.settle, lambda: not self._dispatch.is_behind)
 
@@ -398,7 +256,7 @@ class MessageStore(Lookup):
         self.settle()
         if self._dispatch.is_behind:
             raise DiskFull(f"{self._root}: no space left on the disk to file all messages")
-        self._refusal = None
+        self._writing.refusal = None
         return dropped
 
     @property
@@ -434,29 +292,20 @@ class MessageStore(Lookup):
         """Make sure that what was put is flushed soon, without waiting for it (waitStoreMsgOK=false)."""
         self._log_flush.request(self.log.end)
 
-    def _refused(self) -> NotWritable | Closed:
-        assert self._refusal is not None
-        return self._refusal.with_traceback(None)
-
-    def _refuse(self, error: NotWritable) -> None:
-        if self._refusal is None:
-            _log.error("sends are refused from now on: %s", error)
-            self._refusal = error
-
     def _set_full(self, error: DiskFull | None) -> None:
         """The disk is too full, or (None) no longer is."""
         if error is not None:
-            self._refuse(error)
-        elif isinstance(self._refusal, DiskFull | SystemRefuses):
-            self._refusal = None
+            self._writing.refuse(error)
+        elif isinstance(self._writing.refusal, DiskFull | SystemRefuses):
+            self._writing.refusal = None
             self.settle()  # what could not be filed; may refuse again
-            if self._refusal is None:
+            if self._writing.refusal is None:
                 _log.warning("%s: what sends were refused for is over; they are taken again", self._root)
 
     @property
     def refusal(self) -> str:
         """Why messages are refused now; empty while they are taken."""
-        return str(self._refusal or "")
+        return str(self._writing.refusal or "")
 
     # ---- reading
 
@@ -582,34 +431,10 @@ class MessageStore(Lookup):
 
     def statistics(self) -> StoreStatistics:
         self._dispatch.enter_keys()
-        index = self.index.statistics()
+        index, writing = self.index.statistics(), self._writing
         return StoreStatistics(
             self.log.begin, self.log.end, self.flushed.value, self.dispatched.value, len(self.log.files.files),
-            len(self.queues.queues), self.flushed.statistics().waiting, index.files, index.entries, self._put_count,
-            self._failed_put_count, self._put_bytes, self._get_count, self._log_flush.rounds,
+            len(self.queues.queues), self.flushed.statistics().waiting, index.files, index.entries, writing.count,
+            writing.failed_count, writing.bytes, self._get_count, self._log_flush.rounds,
             self._disk.usage(self._root).ratio, self.refusal,
         )  # fmt: skip
-
-
-# What the system has too little of, and the setting that gives more.
-_TOO_LITTLE = {
-    errno.EMFILE: "this process may not open more files: raise LimitNOFILE or `ulimit -n`",
-    errno.ENFILE: "the system may not open more files: raise fs.file-max",
-    errno.ENOMEM: "this process may not map more files: raise vm.max_map_count, or give topics fewer queues",
-}
-
-
-def _characters(properties: bytes) -> int:
-    """As Java counts them, two for one beyond U+FFFF."""
-    return len(properties.decode("utf-8", "replace").encode("utf-16-le")) // 2
-
-
-def _refusal_of(error: OSError, path: str) -> NotWritable:
-    """Why a file could not be made or written, by the right name."""
-    place = error.filename or path
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"{place}: {error.strerror}; free some space. Reads continue")
-    reason = _TOO_LITTLE.get(
-        error.errno or 0, f"{error.strerror}; look at the permissions and the disk of this directory"
-    )
-    return SystemRefuses(f"{place}: {reason}. Reads go on")

@@ -165,7 +165,7 @@ async def test_killed_between_the_message_and_its_op(autojump_clock: trio.testin
     killed: list[MemoryDisk] = []
     async with waiting(disk, clock) as parts:
         half, other = parts.prepare("T", b"x", DELAY="2"), parts.prepare("T", b"y")
-        append, done = parts.store._append, 0
+        append, done = parts.store._writing._append, 0
 
         def append_and_die(*given: object) -> Appended:
             nonlocal done
@@ -175,7 +175,7 @@ async def test_killed_between_the_message_and_its_op(autojump_clock: trio.testin
                 killed.append(disk.copy())
             return appended
 
-        parts.store._append = append_and_die  # type: ignore[method-assign, assignment]
+        parts.store._writing._append = append_and_die  # type: ignore[method-assign, assignment]
         parts.commit(half)
         parts.commit(other)
     assert len(killed) == 2

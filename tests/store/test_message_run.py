@@ -46,7 +46,7 @@ async def both(steps: list[Any], **changes: Any) -> tuple[MessageStore, MessageS
     for number, step in enumerate(steps):
         now += 1300 * (number % 2)  # two steps each share a time
         for store in (runs, ones):
-            store._clock = lambda now=now: now  # type: ignore[misc]
+            store._writing._clock = lambda now=now: now  # type: ignore[misc]
         if isinstance(step, Put):
             assert runs.put(step) == ones.put(step)
         elif step is None:
@@ -163,7 +163,7 @@ async def test_a_disk_that_fills_up_while_dispatching() -> None:
     run = alike_run(batch_of(40), SHARED, MORE)
     assert run is not None
     reference = await opened()
-    reference._clock = lambda: 5
+    reference._writing._clock = lambda: 5
     reference.put_run(run)
     reference.settle()
     needed = sum(len(data) for data in files_of(reference).values())
@@ -171,7 +171,7 @@ async def test_a_disk_that_fills_up_while_dispatching() -> None:
     for capacity in range(0, needed + 40_000, 4096):
         disk = MemoryDisk()
         store = await opened(disk)
-        store._clock = lambda: 5
+        store._writing._clock = lambda: 5
         disk.capacity = disk._used() + capacity
         try:
             store.put_run(run)

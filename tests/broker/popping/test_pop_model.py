@@ -289,7 +289,7 @@ class World:
         before = dict(self.messages)
         handles = [replace(one) for one in self.handles]
         self.flush_all()
-        append, left = self.store._append, self.random.choice([1, 1, 2, 3])
+        append, left = self.store._writing._append, self.random.choice([1, 1, 2, 3])
 
         def append_and_die(*given: object) -> Appended:
             nonlocal left
@@ -299,7 +299,7 @@ class World:
                 raise Killed
             return appended
 
-        self.store._append = append_and_die  # type: ignore[method-assign, assignment]
+        self.store._writing._append = append_and_die  # type: ignore[method-assign, assignment]
         self.asked, self.touched = set(), set()
         try:
             result = step()

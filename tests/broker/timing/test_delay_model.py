@@ -127,7 +127,7 @@ class World:
 
     async def crash_in(self, step: Callable[[], object], power: bool) -> None:
         self.store.log.flush_to(self.store.flushed.value, self.store.log.end)()
-        append, left = self.store._append, self.random.choice([1, 1, 2, 3, 4])
+        append, left = self.store._writing._append, self.random.choice([1, 1, 2, 3, 4])
 
         def append_and_die(*given: object) -> Appended:
             nonlocal left
@@ -139,7 +139,7 @@ class World:
                 raise Killed
             return appended
 
-        self.store._append = append_and_die  # type: ignore[method-assign, assignment]
+        self.store._writing._append = append_and_die  # type: ignore[method-assign, assignment]
         before = set(self.sent), set(self.recalled)
         try:
             result = step()
