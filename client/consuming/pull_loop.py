@@ -165,13 +165,9 @@ class PullLoop:
                 answer.nextBeginOffset,
             )
             self._puller.offset_moved(self._queue, answer.nextBeginOffset)
-        elif not chain.on_progress:
-            await self._slow_down(chain.asked_at)
-        else:
-            self._quick = 0
-
-    async def _slow_down(self, start: float) -> None:
-        self._quick = self._quick + 1 if trio.current_time() - start < _QUICK_ANSWER else 0
+            return
+        is_quick = not chain.on_progress and trio.current_time() - chain.asked_at < _QUICK_ANSWER
+        self._quick = self._quick + 1 if is_quick else 0
         if self._quick >= _QUICK_ANSWERS_ALLOWED:
             await trio.sleep(_AFTER_ERROR)
 
