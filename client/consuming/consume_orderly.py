@@ -37,7 +37,6 @@ class ConsumeOrderly(Consumption):
 
     def __init__(self, consumer: QueueHolder, config: PushConfig, workers: WorkersFor, batch: int) -> None:
         super().__init__(consumer, config, workers, batch)
-        self._locking = not consumer.broadcasting  # every member of a broadcasting group has all queues
         self._active: set[ProcessQueue] = set()  # queues being consumed
         self._idle = trio.lowlevel.ParkingLot()
 
@@ -62,7 +61,8 @@ class ConsumeOrderly(Consumption):
     async def _consume_queue(self, queue: ProcessQueue) -> None:
         try:
             while not queue.dropped and queue.count:
-                if self._locking and not queue.is_locked(trio.current_time() * 1000):
+                # A broadcasting group needs no locks: every member has all queues.
+                if not self._consumer.broadcasting and not queue.is_locked(trio.current_time() * 1000):
                     await trio.sleep(0.1)  # the renewal gets the lock again, or the queue is dropped
                     continue
                 pause = await self._consume_run(queue)

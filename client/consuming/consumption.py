@@ -28,7 +28,7 @@ class Consumption:
         self._config = config
         self.workers = workers(self._finished)
         # A broadcast message is not retried.
-        self._send_back = None if consumer.broadcasting else SendBack(consumer.session, consumer.group, config)
+        self._send_back = None if consumer.broadcasting else SendBack(consumer)
         self._batch = batch
 
     async def watch(self) -> None:

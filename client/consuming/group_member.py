@@ -155,14 +155,13 @@ class GroupMember:
 
     def _consumer_data(self) -> ConsumerData:
         """The group in heartbeats."""
-        config = self.config
         return ConsumerData(
             groupName=self.group,
             consumeType=self.consume_type,
-            messageModel=config.model.value,
-            consumeFromWhere=config.consume_from.value,
+            messageModel=self.config.model.value,
+            consumeFromWhere=self.config.consume_from.value,
             subscriptionDataSet=[subscription_data(subscription) for subscription in self.subscriptions.values()],
-            unitMode=config.unit_mode,
+            unitMode=self.config.unit_mode,
         )
 
     # ---- from the brokers

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-DEFAULT_MOST = 100_000
-
 
 class Keys(Protocol):
     """Remembers keys. Safe to call from many threads at once."""
@@ -87,7 +85,7 @@ class _LockedKeys:
 class MemoryKeys(_LockedKeys):
     """The newest `most` keys, in memory."""
 
-    def __init__(self, most: int = DEFAULT_MOST) -> None:
+    def __init__(self, most: int = 100_000) -> None:
         super().__init__()
         self._most = most
         self._done: OrderedDict[str, None] = OrderedDict()

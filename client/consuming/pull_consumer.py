@@ -29,7 +29,7 @@ class PullEngine(GroupMember):
 
     def __init__(self, group: str, config: PullConfig, world: World) -> None:
         super().__init__(group, config, world)
-        self._send_back = SendBack(self.session, self.group, config)
+        self._send_back = SendBack(self)
         self._noted: set[MessageQueue] = set()
 
     async def _begin(self, nursery: trio.Nursery) -> None:

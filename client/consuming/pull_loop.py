@@ -144,10 +144,10 @@ class PullLoop:
         if place is None:
             raise NoRoute("the queue's broker is in no route", topic=queue.topic, broker=queue.broker_name)
         try:
-            line = await self._session.pool.connection(place[0])
+            connection = await self._session.pool.connection(place[0])
         except RemotingError as error:
             raise translated(error, _PULL, place[0], queue.topic) from error
-        chain = _Chain(self._queue, self._puller, subscription, place, line)
+        chain = _Chain(self._queue, self._puller, subscription, place, connection)
         code, answer = await chain.run()
         if self._queue.dropped:
             return
@@ -165,13 +165,9 @@ class PullLoop:
                 answer.nextBeginOffset,
             )
             self._puller.offset_moved(self._queue, answer.nextBeginOffset)
-        elif not chain.on_progress:
-            await self._slow_down(chain.asked_at)
-        else:
-            self._quick = 0
-
-    async def _slow_down(self, start: float) -> None:
-        self._quick = self._quick + 1 if trio.current_time() - start < _QUICK_ANSWER else 0
+            return
+        is_quick = not chain.on_progress and trio.current_time() - chain.asked_at < _QUICK_ANSWER
+        self._quick = self._quick + 1 if is_quick else 0
         if self._quick >= _QUICK_ANSWERS_ALLOWED:
             await trio.sleep(_AFTER_ERROR)
 
@@ -186,7 +182,7 @@ class _Chain:
     _puller: Puller
     _subscription: Subscription
     _place: tuple[str, int]
-    _line: Connection
+    _connection: Connection
     asked_at: float = 0.0
     on_progress: bool = False
     """Whether the last answer says to go on at another offset."""
@@ -202,14 +198,14 @@ class _Chain:
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._abort)
         if self._last is None:
-            self._puller.session.pool.unanswered(self._line, self.asked_at)
+            self._puller.session.pool.unanswered(self._connection, self.asked_at)
             raise self._translated(CallTimeout(f"no answer within {self._puller.config.pull_timeout:g} s"))
         if isinstance(self._last, (ClientError, RecordError)):
             raise self._last
         return self._last
 
     def _abort(self, _: object) -> Abort:
-        self._line.forget(self._opaque)
+        self._connection.forget(self._opaque)
         self._last = None
         return Abort.SUCCEEDED
 
@@ -218,7 +214,9 @@ class _Chain:
         self._queue.last_pull = 1000 * now
         self._timeout_scope.deadline = now + self._puller.config.pull_timeout
         try:
-            self._opaque = self._line.call_soon(request(RequestCode.PULL_MESSAGE, self._header()), self._on_answer)
+            self._opaque = self._connection.call_soon(
+                request(RequestCode.PULL_MESSAGE, self._header()), self._on_answer
+            )
         except RemotingError as error:
             raise self._translated(error) from error
 

@@ -19,7 +19,7 @@ Java: client/impl/consumer/RebalanceImpl.java, RebalancePushImpl.java, Rebalance
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import trio
 
@@ -118,21 +118,10 @@ class Rebalance:
         route = self._routes.get(topic)
         if route is None:
             return  # asked for every 30 s; a new group's retry topic appears with the first heartbeat
-        all_queues = list(route.readable)
-        assigned = set(all_queues)
-        if not self._member.broadcasting:
-            members = await self._members(topic)
-            if members is None:
-                self._incomplete = True
-                return
-            try:
-                allocation = self._member.config.allocation
-                assigned = set(queue_allocation.allocate(allocation, self._group, self._client_id, all_queues, members))
-            except Exception:
-                # The allocation may be the user's code. Queues that are held stay.
-                log.exception("the allocation of the queues of %s to %s raised; trying again", topic, self._group)
-                self._incomplete = True
-                return
+        assigned = await self._assigned(topic, route.readable)
+        if assigned is None:
+            self._incomplete = True
+            return
         now = trio.current_time() * 1000
         current = [queue for queue in self.held if queue.topic == topic]
         for queue in current:
@@ -143,14 +132,24 @@ class Rebalance:
         await self._give_up([queue for queue in current if queue not in assigned or self.held[queue].dropped])
         await self._take([queue for queue in sorted(assigned) if queue not in self.held])
 
-    async def _members(self, topic: str) -> list[str] | None:
-        """The group's client ids; None while they are not known, or this client is not among them."""
+    async def _assigned(self, topic: str, queues: Sequence[MessageQueue]) -> set[MessageQueue] | None:
+        """Our share of a topic's queues; None while it is not known."""
+        if self._member.broadcasting:
+            return set(queues)
         members = await self._member.members(topic)
-        if members is not None and self._client_id not in members:
+        if members is None:
+            return None
+        if self._client_id not in members:
             log.warning("a broker of %s does not list this client in %s yet; sending heartbeats", topic, self._group)
             await self._member.session.heartbeat()
             return None
-        return members
+        try:
+            allocation = self._member.config.allocation
+            return set(queue_allocation.allocate(allocation, self._group, self._client_id, queues, members))
+        except Exception:
+            # The allocation may be the user's code. Queues that are held stay.
+            log.exception("the allocation of the queues of %s to %s raised; trying again", topic, self._group)
+            return None
 
     # ---- acquiring and releasing
 

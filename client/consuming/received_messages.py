@@ -53,9 +53,9 @@ class MessageReader:
                 return MessageBatch(self, raw, matching, queue)
         return batch
 
-    def at(self, raw: bytes, at: int, end: int, queue: MessageQueue) -> ReceivedMessage:
+    def message_at(self, raw: bytes, begin: int, end: int, queue: MessageQueue) -> ReceivedMessage:
         """The message of one record."""
-        return self._message(fields(raw, at, end), queue)
+        return self._message(fields(raw, begin, end), queue)
 
     def inflated(self, body: bytes, sys_flag: int) -> bytes:
         """A body as it was before its producer compressed it. Raises CannotInflate."""
@@ -73,12 +73,12 @@ class MessageReader:
     def _messages(self, raw: Buffer, queue: MessageQueue | None, broker_name: str = "") -> list[ReceivedMessage]:
         """Messages of one queue, or each of the queue that its record names."""
         messages = []
-        at, end = 0, len(raw)
-        while at < end:
-            record = fields(raw, at, end)
+        begin, end = 0, len(raw)
+        while begin < end:
+            record = fields(raw, begin, end)
             message = self._message(record, queue or MessageQueue(record[0], broker_name, record[1]))
             messages.append(message)
-            at += message.store_size
+            begin += message.store_size
         return messages
 
     def _message(self, record: Fields, queue: MessageQueue) -> ReceivedMessage:
@@ -192,7 +192,7 @@ class MessageBatch(Sequence[ReceivedMessage]):
         if isinstance(index, slice):
             return MessageBatch(self._reader, self._raw, self._places[index], self.queue)
         place = self._places[index]
-        return self._reader.at(self._raw, place.at, place.end, self.queue)
+        return self._reader.message_at(self._raw, place.at, place.end, self.queue)
 
     def __repr__(self) -> str:
         first = f" from offset {self._places[0].queue_offset}" if self._places else ""

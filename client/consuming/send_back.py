@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import logging
 
-from rocketlet.client.config import ConsumerConfig
+from rocketlet.client.consuming.group_member import GroupMember
 from rocketlet.client.errors import ClientError
-from rocketlet.client.namespace import wrap
 from rocketlet.client.sending.inner_producer import InnerProducer
-from rocketlet.client.talking.session import Session
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import Message, ReceivedMessage
 from rocketlet.common.topic import retry_topic
@@ -29,31 +27,30 @@ FIRST_RETRY_LEVEL = 3
 
 
 class SendBack:
-    """Sends messages of one consumer group back."""
+    """Sends messages of one consumer back."""
 
-    def __init__(self, session: Session, group: str, config: ConsumerConfig) -> None:
-        self._session = session
-        self._group = group
-        self._config = config
-        self._max = config.max_reconsume_times
-        self._producer = InnerProducer(session)
+    def __init__(self, consumer: GroupMember) -> None:
+        self._consumer = consumer
+        self._max = consumer.config.max_reconsume_times
+        self._producer = InnerProducer(consumer.session)
 
     async def concurrent(self, message: ReceivedMessage, delay_level: int) -> None:
         """Have a message redelivered. Raises ClientError if neither way worked; then it stays with this client."""
+        session = self._consumer.session
         limit = self._max if self._max >= 0 else CONCURRENT_MAX_TRIES
         header = ConsumerSendMsgBackHeader(
             offset=message.log_offset,
-            group=self._group,
+            group=self._consumer.group,
             delayLevel=delay_level,
             originMsgId=message.message_id,
-            originTopic=self._wire_topic(message),
-            unitMode=self._config.unit_mode,
+            originTopic=self._consumer.wire_topic(message.topic),
+            unitMode=self._consumer.config.unit_mode,
             maxReconsumeTimes=limit,
             bname=message.queue.broker_name,
         )
-        address = self._session.routes.master(message.queue.broker_name) or message.store_host
+        address = session.routes.master(message.queue.broker_name) or message.store_host
         try:
-            await self._session.brokers.send_back(address, header)
+            await session.brokers.send_back(address, header)
         except ClientError as error:
             log.warning("%s could not be sent back, sending it to the retry topic again: %s", message.message_id, error)
             await self._resend_message(message, message.reconsume_times + 1, limit)
@@ -68,11 +65,8 @@ class SendBack:
         return self._max if self._max >= 0 else UNBOUNDED
 
     async def _resend_message(self, message: ReceivedMessage, reconsume_times: int, limit: int) -> None:
-        copy = retry_message(self._group, message, self._wire_topic(message))
+        copy = retry_message(self._consumer.group, message, self._consumer.wire_topic(message.topic))
         await self._producer.send(copy, reconsume_times, limit)
-
-    def _wire_topic(self, message: ReceivedMessage) -> str:
-        return wrap(self._config.namespace, message.topic)
 
 
 def retry_message(group: str, message: ReceivedMessage, wire_topic: str) -> Message:

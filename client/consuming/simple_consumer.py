@@ -35,10 +35,8 @@ from rocketlet.remoting.response_codes import ResponseCode
 log = logging.getLogger("rocketlet.client.simple_consumer")
 
 MOST = popping.MAX_MESSAGES
-# For an answer beyond the time that the broker may wait.
-_SPARE = 5.0
-# What a broker holds a request for, at most.
-_LONGEST_WAIT = 30.0
+_SPARE = 5.0  # for an answer, beyond the time that the broker may wait
+_LONGEST_WAIT = 30.0  # that a broker holds a request
 _PAUSE = 0.5  # seconds, after no broker could be asked
 
 

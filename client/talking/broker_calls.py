@@ -180,8 +180,8 @@ class BrokerCalls:
     async def notified(self, address: str, header: popping.NotificationHeader, timeout: float) -> bool:
         """200054: whether there is something to pop."""
         answer = await self._ask(address, RequestCode.NOTIFICATION, header, timeout=timeout, good=POP_CODES)
-        what = "the answer to a notification"
-        return _read(popping.NotificationAnswerHeader, answer, what, address, header.topic).hasMsg
+        subject = "the answer to a notification"
+        return _read(popping.NotificationAnswerHeader, answer, subject, address, header.topic).hasMsg
 
     async def acknowledge(self, address: str, body: popping.BatchAckBody) -> None:
         """200151."""
@@ -292,19 +292,19 @@ def _offset_in(answer: Command, address: str) -> int:
     return _read(offsets.OffsetAnswerHeader, answer, "the answer about an offset", address).offset
 
 
-def _read(kind: type[HeaderT], answer: Command, what: str, address: str, topic: str = "") -> HeaderT:
+def _read(kind: type[HeaderT], answer: Command, subject: str, address: str, topic: str = "") -> HeaderT:
     """The typed header of an answer. Raises BadAnswer."""
-    with readable(what, address, topic):
+    with readable(subject, address, topic):
         return from_ext(kind, answer.ext)
 
 
 @contextmanager
-def readable(what: str, address: str, topic: str = "") -> Iterator[None]:
+def readable(subject: str, address: str, topic: str = "") -> Iterator[None]:
     """For the reading of an answer: errors in it become a BadAnswer."""
     try:
         yield
     except (remoting_errors.HeaderError, remoting_errors.BodyError, RecordError) as error:
-        raise BadAnswer(f"{what} cannot be read: {error}", topic=topic, broker=address) from error
+        raise BadAnswer(f"{subject} cannot be read: {error}", topic=topic, broker=address) from error
 
 
 def read_pull(answer: Command, address: str, topic: str) -> PullAnswer:
@@ -317,12 +317,12 @@ def read_pull(answer: Command, address: str, topic: str) -> PullAnswer:
     return answer.code, header, answer.body
 
 
-def refusal(answer: Command, what: str, address: str, topic: str) -> Refused:
+def refusal(answer: Command, subject: str, address: str, topic: str) -> Refused:
     """The error of an answer with an error code."""
     name, remark = response_name(answer.code), answer.remark or ""
-    what = f"{what} was refused with {name} ({answer.code}){f': {remark}' if remark else ''}"
+    text = f"{subject} was refused with {name} ({answer.code}){f': {remark}' if remark else ''}"
     advice = _ADVICE.get(answer.code, "")
-    return Refused(what, code=answer.code, remark=remark, topic=topic, broker=address, advice=advice)
+    return Refused(text, code=answer.code, remark=remark, topic=topic, broker=address, advice=advice)
 
 
 _ADVICE = {
@@ -337,8 +337,8 @@ _ADVICE = {
 }
 
 
-def translated(error: remoting_errors.RemotingError, what: str, address: str, topic: str) -> ClientError:
+def translated(error: remoting_errors.RemotingError, subject: str, address: str, topic: str) -> ClientError:
     """A failure of the connection as the error that users of the client see."""
     if isinstance(error, remoting_errors.CallTimeout):
-        return TimedOut(f"{what} was not answered: {error}", topic=topic, broker=address)
-    return Unreachable(f"{what} did not get through: {error}", topic=topic, broker=address)
+        return TimedOut(f"{subject} was not answered: {error}", topic=topic, broker=address)
+    return Unreachable(f"{subject} did not get through: {error}", topic=topic, broker=address)
