@@ -234,10 +234,9 @@ def configured(
             raise InvalidUse(f"there is no setting {name}", advice=f"did you mean {similar}?")
     if config is not None and not isinstance(config, kind):
         raise InvalidUse(f"the config is of type {type(config).__name__}", advice=f"give a {kind.__name__}")
-    result = config if config is not None else kind()
     if namesrv is not None:
         settings = {**settings, "namesrv": namesrv}
-    result = replace(result, **settings)
+    result = replace(config or kind(), **settings)
     for setting in fields(result):
         _check(setting.name, getattr(result, setting.name), setting.default)
     if not result.namesrv:

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
-from itertools import count
+from collections.abc import Collection, Mapping
+from itertools import accumulate, count
 
 import trio
 
@@ -171,15 +171,10 @@ class Tracer:
         return _SUCCESS if context.consumed else _FAILED
 
 
-def _fitting(keys: Iterable[str]) -> list[str]:
+def _fitting(keys: Collection[str]) -> list[str]:
     """As many keys as a message has room for: its id comes first."""
-    result, size = [], 0
-    for key in keys:
-        size += len(key.encode()) + 1
-        if size > _MAX_KEYS:
-            break
-        result.append(key)
-    return result
+    sizes = accumulate(len(key.encode()) + 1 for key in keys)
+    return [key for key, size in zip(keys, sizes, strict=True) if size <= _MAX_KEYS]
 
 
 def _is_untraced(properties: Mapping[str, str]) -> bool:

@@ -80,7 +80,7 @@ class AsyncioBridge(Bridge):
             back.popleft()()
 
     def callback(self, function: Callable[[], object]) -> Callable[[], object]:
-        return partial(self.back, function)
+        return partial(self.back, super().callback(function))
 
     def _waker(self) -> tuple[asyncio.Future[None], Callable[[], object]]:
         """A future, and what the engine calls to wake its waiter."""

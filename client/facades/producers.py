@@ -36,8 +36,8 @@ from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.producer")
 
-CheckerT = TypeVar("CheckerT")
-ExecutorT = TypeVar("ExecutorT")
+CheckerT = TypeVar("CheckerT", bound=Callable[[ReceivedMessage], Any])
+ExecutorT = TypeVar("ExecutorT", bound=Callable[[Transaction], Any])
 
 
 class Sending(Facade[ProducerEngine, ProducerConfig]):
@@ -256,7 +256,7 @@ class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
         """`settings` are single fields of ProducerConfig by name. `world` is for tests."""
         check_callable("checker", checker, in_threads=isinstance(self, InThreads))
         super().__init__(group, config, namesrv=namesrv, hooks=hooks, world=world, **settings)
-        self._checker: Any = checker
+        self._checker = checker
 
     def _make_engine(self, bridge: Bridge, world: World) -> ProducerEngine:
         return TransactionEngine(self.group, self.config, world, bridge.user_call(self._checker), self._hooks)
@@ -278,8 +278,7 @@ class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
         """
         bridge, engine = self._running()
         assert isinstance(engine, TransactionEngine)
-        function: Any = executor
-        check_callable("local executor", function, in_threads=isinstance(self, InThreads))
+        check_callable("local executor", executor, in_threads=isinstance(self, InThreads))
         result = await self._port.sent(engine.prepare_half(message, queue, timeout))
         state: TransactionState | None = None
         failure = None
@@ -287,7 +286,7 @@ class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
             state = TransactionState.ROLLBACK  # what is not stored safely must not be committed
         else:
             try:
-                state = await bridge.user_function(function)(Transaction(message, result.message_id, argument))
+                state = await bridge.user_function(executor)(Transaction(message, result.message_id, argument))
             except Exception as error:
                 log.exception("the local executor raised on message %s; its transaction is unknown", result.message_id)
                 failure = error

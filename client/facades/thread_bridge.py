@@ -121,12 +121,7 @@ class ThreadBridge(Bridge):
         return blocking(function)
 
     def user_call(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-        limiter = trio.CapacityLimiter(_USER_CALLS)
-
-        async def call(*args: Any) -> Any:
-            return await trio.to_thread.run_sync(function, *args, limiter=limiter)
-
-        return call
+        return partial(trio.to_thread.run_sync, function, limiter=trio.CapacityLimiter(_USER_CALLS))
 
     def workers(self, call: Call, count: int, finished: Finished, name: str) -> Workers:
         return ThreadWorkers(call, count, finished, self.thread.post, name)

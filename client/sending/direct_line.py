@@ -30,7 +30,7 @@ from rocketlet.client.sending.send import Answer, Send
 from rocketlet.client.sending.send_result import SendStatus
 from rocketlet.client.talking.session import Session
 from rocketlet.remoting.command import Command
-from rocketlet.remoting.errors import CallTimeout, ConnectionLost, FrameError
+from rocketlet.remoting.errors import CallTimeout, ConnectionLost, RemotingError
 from rocketlet.remoting.frame_codec import FrameDecoder
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.remoting.transport import split_address
@@ -161,11 +161,10 @@ class DirectPath:
             seconds = min(seconds, self._config.try_timeout)
         try:
             return line.exchange(frame, opaque, seconds)
-        except (ConnectionLost, CallTimeout, FrameError) as error:
+        except BaseException as error:  # even Ctrl-C: the answer would be taken for that of the next send
             line.close()
-            return error
-        except BaseException:  # Ctrl-C: the answer would be taken for that of the next send
-            line.close()
+            if isinstance(error, RemotingError):
+                return error
             raise
 
     def _line(self, address: str) -> DirectLine | None:

@@ -234,11 +234,10 @@ def results_of(sends: Sequence[Send], status: SendStatus, answer: Command, names
     if queue_id != queue.queue_id or namespace:
         queue = MessageQueue(unwrap(namespace, queue.topic), queue.broker_name, queue_id)
     transaction, region, trace_on = ext.get("transactionId"), ext.get("MSG_REGION"), ext.get("TRACE_ON") != "false"
-    ids = [ext.get("msgId", "")]
-    if len(sends) > 1:
-        ids = ids[0].split(",")
-        if len(ids) != len(sends):
-            ids = [""] * len(sends)
+    offset_ids = ext.get("msgId", "")
+    ids = offset_ids.split(",") if len(sends) > 1 else [offset_ids]
+    if len(ids) != len(sends):
+        ids = [""] * len(sends)
     recall = ext.get("recallHandle")
     return [
         SendResult(

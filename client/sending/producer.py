@@ -18,7 +18,7 @@ from rocketlet.client import namespace
 from rocketlet.client.compression import compress
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import InvalidMessage, ListenerFailed
-from rocketlet.client.hooks import EndTransactionHook, SendContext, SendHook, call_hooks
+from rocketlet.client.hooks import SendContext, SendHook, call_hooks
 from rocketlet.client.sending.batch_splitter import check_batch
 from rocketlet.client.sending.queue_selection import Selector, by_hash
 from rocketlet.client.sending.request_reply import Requests
@@ -53,8 +53,7 @@ class ProducerEngine:
         self._tracer = Tracer(self.session, config.trace_topic, world.clock) if config.trace else None
         if self._tracer is not None:
             hooks = [*hooks, self._tracer]
-        self.end_hooks = [hook for hook in hooks if isinstance(hook, EndTransactionHook)]
-        self._hooks = hooks
+        self.hooks = hooks
         make_template = partial(
             SendTemplate, self.group, default_topic=config.default_topic, default_queues=config.default_topic_queues
         )
@@ -111,7 +110,7 @@ class ProducerEngine:
         send.oneway = oneway
         topic = message.topic if not self.config.namespace else namespace.wrap(self.config.namespace, message.topic)
         send.born = self.session.world.clock()
-        if self._hooks:
+        if self.hooks:
             extra = self._call_before_hooks(send, message, extra, is_half=bool(sys_flag & flags.PREPARED))
         text = self.property_text(message, unique_id, extra)
         body = message.body
@@ -265,7 +264,7 @@ class ProducerEngine:
     ) -> dict[str, str]:
         """Run the hooks; the properties that they and the client add."""
         context = SendContext(self.group, message, send.message_id, send.born, len(message.body), is_half)
-        for hook in self._hooks:
+        for hook in self.hooks:
             hook.before_send(context)
         if not send.oneway:
             send.when_done(lambda: self._call_after_hooks(send, context))
@@ -276,4 +275,4 @@ class ProducerEngine:
         if send.message_id != context.message_id:  # a batch: all of them
             context.message_id, context.body_size = send.message_id, len(send.body)
         context.elapsed_ms = self.session.world.clock() - context.born
-        call_hooks([hook.after_send for hook in self._hooks], context, "send", context.message_id)
+        call_hooks([hook.after_send for hook in self.hooks], context, "send", context.message_id)

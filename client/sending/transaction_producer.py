@@ -22,7 +22,7 @@ import msgspec
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import ClientError, InvalidMessage
-from rocketlet.client.hooks import EndTransactionContext, SendHook, call_hooks
+from rocketlet.client.hooks import EndTransactionContext, EndTransactionHook, SendHook, call_hooks
 from rocketlet.client.sending.producer import ProducerEngine
 from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_result import SendResult, TransactionState
@@ -147,4 +147,5 @@ class TransactionEngine(ProducerEngine):
         context = EndTransactionContext(
             self.group, message, message_id, broker_name, region_id, state, header.fromTransactionCheck
         )
-        call_hooks([hook.after_end_transaction for hook in self.end_hooks], context, "transaction", message_id)
+        hooks = [hook.after_end_transaction for hook in self.hooks if isinstance(hook, EndTransactionHook)]
+        call_hooks(hooks, context, "transaction", message_id)

@@ -18,6 +18,7 @@ from rocketlet.client import (
     ConsumeFrom,
     Later,
     Message,
+    PendingSend,
     ReceivedMessage,
     Refused,
     RequestTimedOut,
@@ -51,6 +52,19 @@ def test_many_tasks_send_at_once(namesrv: str) -> None:
             assert len({(result.queue, result.queue_offset) for result in results}) == 300
 
     run(test)
+
+
+def test_a_failing_callback_holds_up_no_other_result(namesrv: str, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(sent: PendingSend) -> None:
+        raise ValueError("a user's mistake")
+
+    async def test() -> None:
+        async with AsyncProducer("p", namesrv=namesrv) as producer:
+            for pending in [producer.send_soon(Message("gathered", b"x"), fail) for _ in range(20)]:
+                assert (await pending).message_id == pending.message_id
+
+    run(test)
+    assert caplog.text.count("a callback raised") == 20
 
 
 def test_a_cancelled_wait_does_no_harm(namesrv: str) -> None:
