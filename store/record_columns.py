@@ -9,8 +9,10 @@ Java: store/CommitLog.java#checkMessageAndReturnSize
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketlet.common.crc import crc32
@@ -18,7 +20,7 @@ from rocketlet.common.java_hashes import hash_column, hash_of_rows
 from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.message_flags import BORN_V6, STORE_V6
 from rocketlet.common.message_properties import tags_and_keys
-from rocketlet.common.message_record import HEAD_SIZE, MAGIC_V1, Buffer, Fault, outline
+from rocketlet.common.message_record import HEAD_SIZE, MAGIC_V1, PROPERTIES_MAX, Buffer, Fault, outline
 from rocketlet.common.topic import SCHEDULE_TOPIC
 from rocketlet.store.layout.index_layout import IndexColumns
 from rocketlet.store.layout.queue_rules import LOST_MARK, entry_code
@@ -28,9 +30,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FEW = 24  # as many tails one by one cost what a table of them costs
-_MAX_SHAPES = 32  # in one stretch: a table costs 50 µs however short it is
-_SHAPES_OF_SIZE = 4
-_SMALLEST_TAIL = 3
+_TRIES = 3  # tables with too few rows, of one group, ...
+_MAX_WASTE = 16  # ... and of a stretch: each costs 50 µs
+_SMALLEST_TAIL = 4  # with a topic of one byte
+_LONGEST_TAIL = 3 + 255 + PROPERTIES_MAX
 _ZERO, _VALUE_END, _SPACE, _NOT_ASCII = 0, 2, 32, 128
 _SCHEDULE = SCHEDULE_TOPIC.encode()
 
@@ -120,35 +123,35 @@ class _Reader:
         self._crcs = heads["crc"]
         self._numbers: dict[bytes, int] = {}  # of topics
         self._keys: list[tuple[NDArray[Any], NDArray[Any]]] = []  # rows and hashes
-        self._is_single = (
-            (heads["magic"] != MAGIC_V1)
-            | (heads["sys_flag"] & (BORN_V6 | STORE_V6) != 0)
-            | (heads["body_size"] < 0)
-            | (self._tails_at + _SMALLEST_TAIL > at + heads["size"])
-            | (heads["log_offset"] != at + base)
-            | (heads["prepared"] == LOST_MARK)
+        self._is_usual = (
+            (heads["magic"] == MAGIC_V1)
+            & (heads["sys_flag"] & (BORN_V6 | STORE_V6) == 0)
+            & (heads["body_size"] >= 0)
+            & (self._tails_at + _SMALLEST_TAIL <= at + size)
+            & (self._tails_at + _LONGEST_TAIL >= at + size)
+            & (heads["log_offset"] == at + base)
+            & (heads["prepared"] != LOST_MARK)
         )
+        self._is_left = numpy.ones(len(at), bool)  # no table has it
 
     def read(self) -> RecordColumns:
         """Raises _Broken."""
         import numpy
 
         columns = self._columns
+        usual = self._is_usual.nonzero()[0]
         if self._verify_body:
-            self._verify_bodies((~self._is_single).nonzero()[0])
-        tail_sizes = numpy.where(self._is_single, 0, self._at + columns.sizes - self._tails_at)
-        shapes = 0
-        for size in numpy.unique(tail_sizes).tolist():
-            rows = (tail_sizes == size).nonzero()[0] if size else self._at[:0]
-            for _ in range(_SHAPES_OF_SIZE):
-                if len(rows) < _FEW or shapes >= _MAX_SHAPES:
-                    break
-                shapes += 1
-                rows = self._table(rows, size)
-            self._is_single[rows] = True
-        singles = self._is_single.nonzero()[0].tolist()
-        if singles:
-            self._one_by_one(singles)
+            self._verify_bodies(usual)
+        waste = 0
+        for size, rows in self._groups(usual):
+            limit = min(waste + _TRIES, _MAX_WASTE)
+            while len(rows) >= _FEW and waste < limit:
+                others = self._table(rows, size)
+                waste += len(rows) - len(others) < _FEW + len(rows) // _FEW
+                rows = others
+        left = self._is_left.nonzero()[0]
+        if len(left):
+            self._one_by_one(left)
         columns.topics = list(self._numbers)
         if self._keys:
             columns.key_rows = numpy.concatenate([rows for rows, _ in self._keys])
@@ -157,6 +160,23 @@ class _Reader:
                 order = columns.key_rows.argsort(kind="stable")
                 columns.key_rows, columns.key_hashes = columns.key_rows[order], columns.key_hashes[order]
         return columns
+
+    def _groups(self, rows: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Of these, the many with tails of one size and, since the last four bytes of their topics are the same, most
+        likely of one topic: the size, and which they are. The largest first."""
+        import numpy
+
+        at = self._tails_at[rows]
+        sizes = self._at[rows] + self._columns.sizes[rows] - at
+        topic_ends = at + numpy.minimum(numpy.frombuffer(self._buffer, numpy.uint8)[at], sizes - 1)
+        windows = numpy.ndarray((len(self._buffer) - 3,), ">u4", self._buffer, 0, (1,))
+        names = sizes << 32 | windows[numpy.maximum(topic_ends - 3, at)]
+        order = names.argsort(kind="stable")
+        ordered = names[order]
+        bounds = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist(), len(rows)]
+        spans = [(end - begin, begin) for begin, end in pairwise(bounds) if end - begin >= _FEW]
+        for count, begin in sorted(spans, reverse=True):
+            yield int(sizes[order[begin]]), rows[order[begin : begin + count]]
 
     def _verify_bodies(self, rows: NDArray[Any]) -> None:
         """Raises _Broken."""
@@ -179,7 +199,6 @@ class _Reader:
         first = tails[0].tobytes()
         shape = _shape(first)
         if shape.topic == _SCHEDULE:  # its codes are times of delivery
-            self._is_single[rows] = True
             return rows[:0]
         is_value = numpy.zeros(size, bool)
         for place in shape.values:
@@ -192,11 +211,11 @@ class _Reader:
             is_space = tails[:, shape.words] == _SPACE
             is_alike &= (is_space == is_space[0]).all(axis=1)
         if not is_alike[0] or not shape.topic.isascii() or shape.has_zeros:
-            self._is_single[rows[0]] = True
             return rows[1:]
         others = rows[:0]
         if not is_alike.all():
             others, rows, tails = rows[~is_alike], rows[is_alike], tails[is_alike]
+        self._is_left[rows] = False
         self._columns.topic_of[rows] = self._topic(shape.topic)
         if shape.tags is not None:
             self._columns.tags_codes[rows] = hash_of_rows(b"", tails[:, shape.tags])
@@ -208,27 +227,30 @@ class _Reader:
             self._keys.append((rows.repeat(len(shape.keys)), hashes.ravel()))
         return others
 
-    def _one_by_one(self, rows: list[int]) -> None:
+    def _one_by_one(self, rows: NDArray[Any]) -> None:
         """Read records of any kind. Raises _Broken."""
         import numpy
 
-        columns, places = self._columns, self._at.tolist()
+        columns = self._columns
+        topics: list[int] = []
+        times: list[int] = []
+        codes: list[int] = []
         keys: list[bytes] = []
         key_rows: list[int] = []
-        for row in rows:
-            at = places[row]
+        for row, at in zip(rows.tolist(), self._at[rows].tolist(), strict=True):
             record = outline(self._buffer, at, self._end, self._verify_body, self._base + at)
             if isinstance(record, Fault):
                 raise _Broken
             columns.has_zeros |= b"\0" in record.properties or b"\0" in record.topic
             tags, words = tags_and_keys(record.properties)
-            columns.topic_of[row] = self._topic(record.topic)
-            columns.timestamps[row] = record.store_timestamp
-            columns.tags_codes[row] = entry_code(record, tags, self._delays)
-            if record.prepared_offset != LOST_MARK:
+            topics.append(self._topic(record.topic))
+            times.append(record.store_timestamp)
+            codes.append(entry_code(record, tags, self._delays))
+            if words and record.prepared_offset != LOST_MARK:
                 prefix = record.topic + b"#"
                 keys += [prefix + word for word in words]
                 key_rows += [row] * len(words)
+        columns.topic_of[rows], columns.timestamps[rows], columns.tags_codes[rows] = topics, times, codes
         if keys:
             hashes = numpy.abs(hash_column(keys).astype(numpy.int64)) & INT32_MAX
             self._keys.append((numpy.array(key_rows, numpy.int64), hashes))

@@ -29,7 +29,7 @@ USUAL = st.builds(
 )
 RECORDS = st.builds(
     Record,
-    topic=st.sampled_from(["TopicA", "TopicB", "T", SCHEDULE_TOPIC, "n\u00e4me", "x" * 130, "a\0b"]),
+    topic=st.sampled_from(["TopicA", "TopicB", "T", "", SCHEDULE_TOPIC, "n\u00e4me", "x" * 130, "a\0b"]),
     queue_id=st.integers(-1, 3),
     queue_offset=st.integers(0, 9),
     log_offset=st.just(0),
@@ -52,6 +52,7 @@ def log_of(records: list[Record]) -> bytes:
 
 @given(st.lists(RECORDS, min_size=1, max_size=12), st.integers(1, 40))
 @example([Record("T", 0, 0, 0, b"", b"UNIQ_KEY\x01A\x02KEYS\x01b c")], 200)
+@example([Record("", 0, 0, 0, b"")], 1)
 @example([Record("T", 0, 0, 0, b"", tags) for tags in (b"TAGS\x01Tag1", b"TAGS\x01Tag\0")], 30)
 def test_columns_equal_the_records(records: list[Record], times: int) -> None:
     log = log_of(records * times)
