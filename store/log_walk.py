@@ -36,6 +36,7 @@ from rocketlet.store.record_columns import RecordColumns, record_columns
 _BATCH = 20_000
 _SMALL_LOG = 20_000  # records: as many one by one take as long as numpy's import
 _STRETCH = 1 << 22
+_AHEAD = 4 * _STRETCH  # asked of the disk while what comes before is read
 _MANY = 24  # so many records are read by columns in the time in which they are read one by one
 _SIZE_FIELD = 4
 _HALF_WRITTEN = 64  # zeros at the end of a sector; the head of a record never has so many in a row, but at most 25
@@ -154,7 +155,11 @@ class LogWalk:
 
     def _walk_plain(self, file: MappedFile, at: int, data: int) -> int:
         """Hand on, by columns, stretches with nothing in them but whole records; returns where another one begins."""
+        asked_to = at
         while True:
+            if asked_to < data:
+                file.region.prefetch(asked_to, min(at + _AHEAD, data))
+                asked_to = at + _AHEAD
             places, end = chain(file.buffer, at, data, at + _STRETCH)
             if len(places) < _MANY:
                 return at
