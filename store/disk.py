@@ -43,6 +43,10 @@ class Region(Protocol):
     def read_now(self, at: int, size: int) -> bytes | None:
         """Bytes of the file, or None where the disk would have to be waited for."""
 
+    def prefetch(self, begin: int, end: int) -> None:
+        """Have the disk read [begin, end) while others work; `buffer` is read there soon. REQUIRES that it is no
+        hole."""
+
     def next_data(self, at: int) -> tuple[int, int] | None:
         """[begin, end) of the next part at or after `at` that may hold something else than zeros; None if there is
         none. Reading holes would fill the page cache with zeros."""

@@ -135,6 +135,9 @@ class MemoryRegion:
     def _pages(self, at: int, size: int) -> range:
         return range(at // self._file.page_size, (at + size - 1) // self._file.page_size + 1)
 
+    def prefetch(self, begin: int, end: int) -> None:
+        pass
+
     def next_data(self, at: int) -> tuple[int, int] | None:
         step = self._file.page_size
         for page in range(at - at % step, self.size, step):

@@ -22,6 +22,8 @@ Facts behind the design (Linux, ext4, CPython 3.11):
   there may be some, `next_data` says what is none (`MappedFile.read_data`).
 - Reading cold pages through the mapping stalls the loop up to 15 ms. `read_now` asks the page cache and returns None
   when the disk would have to be waited for (RWF_NOWAIT); `read` waits, and belongs in a worker thread.
+- Who walks through a cold mapping waits at each fault, and pays for it: 10 GiB of log took 20 s of CPU. With what comes
+  next asked for before (`prefetch`, MADV_WILLNEED) they took 12, and 8 out of the page cache.
 - `mmap.close()` raises BufferError while a view of it lives, and a mapping must never be torn from under a reader. So
   nothing is ever closed explicitly: a region that is no longer needed is dropped, and the mapping goes with the last
   view of a reader, whether the file is deleted or not; likewise the descriptor, which a thread may be reading from. Nor
@@ -170,6 +172,9 @@ class RealRegion:
             raise
         return bytes(data) if size_read == size else None
 
+    def prefetch(self, begin: int, end: int) -> None:
+        _prefetch(self._map, begin, end)
+
     def next_data(self, at: int) -> tuple[int, int] | None:
         with self._opened() as descriptor:
             return platform_files.next_data(descriptor, at, self.size)
@@ -200,6 +205,13 @@ class RealRegion:
 
     def __repr__(self) -> str:
         return f"<RealRegion {self.path} {self.size} bytes>"
+
+
+def _prefetch(mapping: mmap.mmap, begin: int, end: int) -> None:
+    begin -= begin % PAGE
+    if begin < end and hasattr(mmap, "MADV_WILLNEED"):
+        with suppress(OSError):  # a hint
+            mapping.madvise(mmap.MADV_WILLNEED, begin, end - begin)
 
 
 def _map_over(descriptor: int, size: int) -> mmap.mmap:
@@ -268,6 +280,9 @@ class PrivateRegion:
 
     def read_now(self, at: int, size: int) -> bytes | None:
         return self.read(at, size)
+
+    def prefetch(self, begin: int, end: int) -> None:
+        _prefetch(self._map, begin, end)
 
     def next_data(self, at: int) -> tuple[int, int] | None:
         below = platform_files.next_data(self._descriptor, at, self.size) if self._descriptor is not None else None

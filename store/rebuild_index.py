@@ -19,12 +19,13 @@ from dataclasses import dataclass
 
 from rocketlet.common.java_hashes import hash_column
 from rocketlet.common.java_numbers import INT32_MAX
-from rocketlet.common.message_flags import gets_index_entry
+from rocketlet.common.message_flags import ROLLBACK, TRANSACTION_MASK, gets_index_entry
 from rocketlet.store.index_file import IndexFile
 from rocketlet.store.layout.index_layout import IndexColumns
 from rocketlet.store.layout.queue_rules import LOST_MARK
 from rocketlet.store.log_walk import Found
 from rocketlet.store.message_index import MessageIndex
+from rocketlet.store.record_columns import RecordColumns
 
 _PIECE = 1 << 14
 
@@ -91,6 +92,11 @@ class IndexRebuild:
         if len(self._keys) >= _PIECE:
             self._enter_batch()
 
+    def add_columns(self, columns: RecordColumns) -> None:
+        """The same for columns."""
+        self._enter_batch()
+        self._enter(columns.keys_of(columns.sys_flags & TRANSACTION_MASK != ROLLBACK))
+
     def _enter_batch(self) -> None:
         if not self._keys:
             return
@@ -99,7 +105,10 @@ class IndexRebuild:
         hashes = numpy.abs(hash_column(self._keys).astype(numpy.int64)) & INT32_MAX
         columns = IndexColumns(hashes, numpy.array(self._offsets), numpy.array(self._times))
         self._keys, self._offsets, self._times = [], [], []
-        self.count += len(hashes)
+        self._enter(columns)
+
+    def _enter(self, columns: IndexColumns) -> None:
+        self.count += len(columns.hashes)
         while len(columns.hashes) and not self._is_new:
             columns = columns.after(self._compare(columns))
         self.finding.differing += len(columns.hashes)

@@ -18,6 +18,7 @@ Java: store/ConsumeQueue.java#recover, #truncateDirtyLogicFiles, store/DefaultMe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rocketlet.common.message_flags import gets_queue_entry
@@ -30,6 +31,7 @@ from rocketlet.store.layout.queue_ext_layout import is_address, to_offset
 from rocketlet.store.layout.queue_rules import entry_code, most_missing
 from rocketlet.store.log_walk import Found
 from rocketlet.store.mapped_file import MappedFile, data_pieces
+from rocketlet.store.record_columns import RecordColumns
 
 _PIECE = 1 << 16  # entries gathered for a queue before they are compared
 _pack = ENTRY.pack
@@ -83,9 +85,28 @@ class QueueRebuild:
 
     def add(self, batch: list[Found], all_tags: list[bytes | None]) -> None:
         """Records with their tags."""
-        gathered, delays = self._gathered, self._table.delays
-        for (log_offset, record), tags in zip(batch, all_tags, strict=True):
-            size, queue_id, offset, sys_flag, _, _, topic, _ = record
+        delays = self._table.delays
+        self._add(
+            (
+                record.topic, record.queue_id, record.queue_offset, record.sys_flag, log_offset, record.size,
+                entry_code(record, tags, delays),
+            )
+            for (log_offset, record), tags in zip(batch, all_tags, strict=True)
+        )  # fmt: skip
+
+    def add_columns(self, columns: RecordColumns) -> None:
+        """The same for columns."""
+        topics = map(columns.topics.__getitem__, columns.topic_of.tolist())
+        others = (
+            columns.queue_ids, columns.queue_offsets, columns.sys_flags, columns.log_offsets, columns.sizes,
+            columns.tags_codes,
+        )  # fmt: skip
+        self._add(zip(topics, *(column.tolist() for column in others), strict=True))
+
+    def _add(self, rows: Iterable[tuple[bytes, int, int, int, int, int, int]]) -> None:
+        """Topic, queue, queue offset, sys flag, log offset, size and tags code of each record."""
+        gathered = self._gathered
+        for topic, queue_id, offset, sys_flag, log_offset, size, code in rows:
             if sys_flag & 4:  # prepared and rolled back ones are in no queue (`message_flags.gets_queue_entry`)
                 continue
             try:
@@ -96,7 +117,7 @@ class QueueRebuild:
                 continue
             if offset != queue.next:
                 offset = self._jump(queue, offset, log_offset, size)
-            queue.entries += _pack(log_offset, size, entry_code(record, tags, delays))
+            queue.entries += _pack(log_offset, size, code)
             queue.next = offset + 1
             if len(queue.entries) >= _PIECE * ENTRY_SIZE:
                 self._apply(queue)
@@ -123,6 +144,8 @@ class QueueRebuild:
 
     def _jump(self, queue: _Gathered, offset: int, log_offset: int, size: int) -> int:
         """A record whose offset is not the next one; the offset that its entry gets."""
+        if offset < 0:  # as a flipped bit leaves it, see `most_missing`
+            return queue.next
         if offset > queue.next:
             missing = offset - queue.next
             if missing > most_missing(log_offset - self._log_begin):

@@ -9,16 +9,20 @@ Java: store/CommitLog.java#checkMessageAndReturnSize
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rocketlet.common.crc import crc32
 from rocketlet.common.java_hashes import hash_column, hash_of_rows
 from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.message_flags import BORN_V6, STORE_V6
 from rocketlet.common.message_properties import tags_and_keys
-from rocketlet.common.message_record import HEAD_SIZE, MAGIC_V1, Buffer, Fault, outline
+from rocketlet.common.message_record import HEAD_SIZE, MAGIC_V1, PROPERTIES_MAX, Buffer, Fault, outline
 from rocketlet.common.topic import SCHEDULE_TOPIC
+from rocketlet.store.layout.index_layout import IndexColumns
 from rocketlet.store.layout.queue_rules import LOST_MARK, entry_code
 
 if TYPE_CHECKING:
@@ -26,17 +30,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FEW = 24  # as many tails one by one cost what a table of them costs
-_MAX_SHAPES = 32  # in one stretch: a table costs 50 µs however short it is
-_SHAPES_OF_SIZE = 4
-_SMALLEST_TAIL = 3
-_VALUE_END, _SPACE, _NOT_ASCII = 2, 32, 128
+_TRIES = 3  # tables with too few rows, of one group, ...
+_MAX_WASTE = 16  # ... and of a stretch: each costs 50 µs
+_SMALLEST_TAIL = 4  # with a topic of one byte
+_LONGEST_TAIL = 3 + 255 + PROPERTIES_MAX
+_ZERO, _VALUE_END, _SPACE, _NOT_ASCII = 0, 2, 32, 128
 _SCHEDULE = SCHEDULE_TOPIC.encode()
 
 
 @dataclass(slots=True)
 class RecordColumns:
     """Columns of int64, a row for each record. Keys come in the order of the log, each with the row of its record and
-    its hash, which is not negative."""
+    its hash, which is not negative; lost records (`LOST_MARK`) have none."""
 
     log_offsets: NDArray[Any]
     sizes: NDArray[Any]
@@ -49,6 +54,15 @@ class RecordColumns:
     topic_of: NDArray[Any]  # which of the topics each record has
     key_rows: NDArray[Any]
     key_hashes: NDArray[Any]
+    has_zeros: bool = False  # in a topic or in properties, as where a page was not written
+
+    def keys_of(self, is_filed: NDArray[Any]) -> IndexColumns:
+        """What the index files of those records."""
+        rows, hashes = self.key_rows, self.key_hashes
+        if not is_filed.all():
+            is_key = is_filed[rows]
+            rows, hashes = rows[is_key], hashes[is_key]
+        return IndexColumns(hashes, self.log_offsets[rows], self.timestamps[rows])
 
 
 @cache
@@ -57,23 +71,25 @@ def _head_dtype() -> np.dtype[Any]:
 
     return numpy.dtype({
         "names": [
-            "size", "magic", "queue_id", "queue_offset", "log_offset", "sys_flag", "timestamp", "prepared", "body_size",
+            "size", "magic", "crc", "queue_id", "queue_offset", "log_offset", "sys_flag", "timestamp", "prepared",
+            "body_size",
         ],
-        "formats": [">i4", ">i4", ">i4", ">i8", ">i8", ">i4", ">i8", ">i8", ">i4"],
-        "offsets": [0, 4, 12, 20, 28, 36, 56, 76, 84],
+        "formats": [">i4", ">i4", ">i4", ">i4", ">i8", ">i8", ">i4", ">i8", ">i8", ">i4"],
+        "offsets": [0, 4, 8, 12, 20, 28, 36, 56, 76, 84],
         "itemsize": HEAD_SIZE,
     })  # fmt: skip
 
 
 def record_columns(
-    buffer: Buffer, places: list[int], end: int, base: int, delays: tuple[int, ...]
+    buffer: Buffer, places: list[int], end: int, base: int, delays: tuple[int, ...], *, verify_body: bool = False
 ) -> RecordColumns | None:
-    """The records at these places of a log file that begins at `base`. None where one of them is no whole record.
+    """The records at these places of a log file that begins at `base`. None where one of them is no whole record; with
+    `verify_body` its CRC has to hold too.
 
     REQUIRES: each is as long as it says and ends before `end`; there is one place or more.
     """
     try:
-        return _Reader(buffer, places, end, base, delays).read()
+        return _Reader(buffer, places, end, base, delays, verify_body).read()
     except _Broken:
         return None
 
@@ -83,13 +99,16 @@ class _Broken(Exception):
 
 
 class _Reader:
-    def __init__(self, buffer: Buffer, places: list[int], end: int, base: int, delays: tuple[int, ...]) -> None:
+    def __init__(
+        self, buffer: Buffer, places: list[int], end: int, base: int, delays: tuple[int, ...], verify_body: bool
+    ) -> None:
         import numpy
 
         self._buffer = buffer
         self._end = end
         self._base = base
         self._delays = delays
+        self._verify_body = verify_body
         self._at = at = numpy.array(places, numpy.int64)
         # A window of a head's size at each byte, of which those at the places are copied out.
         heads = numpy.ndarray((len(buffer) - HEAD_SIZE + 1,), _head_dtype(), buffer, 0, (1,))[at]
@@ -101,35 +120,38 @@ class _Reader:
             at + base, size, queue_id, queue_offset, sys_flag, timestamp, codes, [], topic_of, at[:0], at[:0]
         )
         self._tails_at = at + HEAD_SIZE + heads["body_size"]
+        self._crcs = heads["crc"]
         self._numbers: dict[bytes, int] = {}  # of topics
         self._keys: list[tuple[NDArray[Any], NDArray[Any]]] = []  # rows and hashes
-        self._is_single = (
-            (heads["magic"] != MAGIC_V1)
-            | (heads["sys_flag"] & (BORN_V6 | STORE_V6) != 0)
-            | (heads["body_size"] < 0)
-            | (self._tails_at + _SMALLEST_TAIL > at + heads["size"])
-            | (heads["log_offset"] != at + base)
-            | (heads["prepared"] == LOST_MARK)
+        self._is_usual = (
+            (heads["magic"] == MAGIC_V1)
+            & (heads["sys_flag"] & (BORN_V6 | STORE_V6) == 0)
+            & (heads["body_size"] >= 0)
+            & (self._tails_at + _SMALLEST_TAIL <= at + size)
+            & (self._tails_at + _LONGEST_TAIL >= at + size)
+            & (heads["log_offset"] == at + base)
+            & (heads["prepared"] != LOST_MARK)
         )
+        self._is_left = numpy.ones(len(at), bool)  # no table has it
 
     def read(self) -> RecordColumns:
         """Raises _Broken."""
         import numpy
 
         columns = self._columns
-        tail_sizes = numpy.where(self._is_single, 0, self._at + columns.sizes - self._tails_at)
-        shapes = 0
-        for size in numpy.unique(tail_sizes).tolist():
-            rows = (tail_sizes == size).nonzero()[0] if size else self._at[:0]
-            for _ in range(_SHAPES_OF_SIZE):
-                if len(rows) < _FEW or shapes >= _MAX_SHAPES:
-                    break
-                shapes += 1
-                rows = self._table(rows, size)
-            self._is_single[rows] = True
-        singles = self._is_single.nonzero()[0].tolist()
-        if singles:
-            self._one_by_one(singles)
+        usual = self._is_usual.nonzero()[0]
+        if self._verify_body:
+            self._verify_bodies(usual)
+        waste = 0
+        for size, rows in self._groups(usual):
+            limit = min(waste + _TRIES, _MAX_WASTE)
+            while len(rows) >= _FEW and waste < limit:
+                others = self._table(rows, size)
+                waste += len(rows) - len(others) < _FEW + len(rows) // _FEW
+                rows = others
+        left = self._is_left.nonzero()[0]
+        if len(left):
+            self._one_by_one(left)
         columns.topics = list(self._numbers)
         if self._keys:
             columns.key_rows = numpy.concatenate([rows for rows, _ in self._keys])
@@ -138,6 +160,31 @@ class _Reader:
                 order = columns.key_rows.argsort(kind="stable")
                 columns.key_rows, columns.key_hashes = columns.key_rows[order], columns.key_hashes[order]
         return columns
+
+    def _groups(self, rows: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Of these, the many with tails of one size and, since the last four bytes of their topics are the same, most
+        likely of one topic: the size, and which they are. The largest first."""
+        import numpy
+
+        at = self._tails_at[rows]
+        sizes = self._at[rows] + self._columns.sizes[rows] - at
+        topic_ends = at + numpy.minimum(numpy.frombuffer(self._buffer, numpy.uint8)[at], sizes - 1)
+        windows = numpy.ndarray((len(self._buffer) - 3,), ">u4", self._buffer, 0, (1,))
+        names = sizes << 32 | windows[numpy.maximum(topic_ends - 3, at)]
+        order = names.argsort(kind="stable")
+        ordered = names[order]
+        bounds = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist(), len(rows)]
+        spans = [(end - begin, begin) for begin, end in pairwise(bounds) if end - begin >= _FEW]
+        for count, begin in sorted(spans, reverse=True):
+            yield int(sizes[order[begin]]), rows[order[begin : begin + count]]
+
+    def _verify_bodies(self, rows: NDArray[Any]) -> None:
+        """Raises _Broken."""
+        begins, ends = (self._at[rows] + HEAD_SIZE).tolist(), self._tails_at[rows].tolist()
+        buffer = self._buffer
+        for begin, end, crc in zip(begins, ends, self._crcs[rows].tolist(), strict=True):
+            if crc32(buffer[begin:end]) & INT32_MAX != crc:
+                raise _Broken
 
     def _topic(self, topic: bytes) -> int:
         return self._numbers.setdefault(topic, len(self._numbers))
@@ -152,23 +199,23 @@ class _Reader:
         first = tails[0].tobytes()
         shape = _shape(first)
         if shape.topic == _SCHEDULE:  # its codes are times of delivery
-            self._is_single[rows] = True
             return rows[:0]
         is_value = numpy.zeros(size, bool)
         for place in shape.values:
             is_value[place] = True
-        is_alike = ~((tails != tails[0]) & ~is_value | (tails == _VALUE_END) & is_value).any(axis=1)
+        is_end = (tails == _VALUE_END) | (tails == _ZERO)
+        is_alike = ~((tails != tails[0]) & ~is_value | is_end & is_value).any(axis=1)
         for place in shape.hashed:
             is_alike &= (tails[:, place] < _NOT_ASCII).all(axis=1)
         if shape.words is not None:
             is_space = tails[:, shape.words] == _SPACE
             is_alike &= (is_space == is_space[0]).all(axis=1)
-        if not is_alike[0] or not shape.topic.isascii():
-            self._is_single[rows[0]] = True
+        if not is_alike[0] or not shape.topic.isascii() or shape.has_zeros:
             return rows[1:]
         others = rows[:0]
         if not is_alike.all():
             others, rows, tails = rows[~is_alike], rows[is_alike], tails[is_alike]
+        self._is_left[rows] = False
         self._columns.topic_of[rows] = self._topic(shape.topic)
         if shape.tags is not None:
             self._columns.tags_codes[rows] = hash_of_rows(b"", tails[:, shape.tags])
@@ -180,25 +227,30 @@ class _Reader:
             self._keys.append((rows.repeat(len(shape.keys)), hashes.ravel()))
         return others
 
-    def _one_by_one(self, rows: list[int]) -> None:
+    def _one_by_one(self, rows: NDArray[Any]) -> None:
         """Read records of any kind. Raises _Broken."""
         import numpy
 
-        columns, places = self._columns, self._at.tolist()
+        columns = self._columns
+        topics: list[int] = []
+        times: list[int] = []
+        codes: list[int] = []
         keys: list[bytes] = []
         key_rows: list[int] = []
-        for row in rows:
-            at = places[row]
-            record = outline(self._buffer, at, self._end, False, self._base + at)
+        for row, at in zip(rows.tolist(), self._at[rows].tolist(), strict=True):
+            record = outline(self._buffer, at, self._end, self._verify_body, self._base + at)
             if isinstance(record, Fault):
                 raise _Broken
+            columns.has_zeros |= b"\0" in record.properties or b"\0" in record.topic
             tags, words = tags_and_keys(record.properties)
-            columns.topic_of[row] = self._topic(record.topic)
-            columns.timestamps[row] = record.store_timestamp
-            columns.tags_codes[row] = entry_code(record, tags, self._delays)
-            prefix = record.topic + b"#"
-            keys += [prefix + word for word in words]
-            key_rows += [row] * len(words)
+            topics.append(self._topic(record.topic))
+            times.append(record.store_timestamp)
+            codes.append(entry_code(record, tags, self._delays))
+            if words and record.prepared_offset != LOST_MARK:
+                prefix = record.topic + b"#"
+                keys += [prefix + word for word in words]
+                key_rows += [row] * len(words)
+        columns.topic_of[rows], columns.timestamps[rows], columns.tags_codes[rows] = topics, times, codes
         if keys:
             hashes = numpy.abs(hash_column(keys).astype(numpy.int64)) & INT32_MAX
             self._keys.append((numpy.array(key_rows, numpy.int64), hashes))
@@ -212,6 +264,7 @@ class _Shape(NamedTuple):
     tags: slice | None
     keys: list[slice]
     words: slice | None  # the value that holds all keys but the first
+    has_zeros: bool  # in topic or properties
 
     @property
     def hashed(self) -> list[slice]:
@@ -237,4 +290,5 @@ def _shape(tail: bytes) -> _Shape:
             if word:
                 keys.append(slice(at, at + len(word)))
             at += len(word) + 1
-    return _Shape(tail[1 : tail[0] + 1], values, named.get(b"TAGS"), keys, words)
+    topic, properties = tail[1 : tail[0] + 1], tail[tail[0] + 3 :]
+    return _Shape(topic, values, named.get(b"TAGS"), keys, words, b"\0" in topic or b"\0" in properties)

@@ -43,6 +43,7 @@ from rocketlet.store.mapped_file_queue import Oddity
 from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.rebuild_index import IndexFinding, IndexRebuild
 from rocketlet.store.rebuild_queues import NotContinuous, QueueFinding, QueueRebuild
+from rocketlet.store.record_columns import RecordColumns
 from rocketlet.store.seal_files import drop_seals, seal_path, sealed_end
 
 _MAX_MISSING = 1024  # log files created to fill one gap, at most
@@ -251,7 +252,7 @@ class Recovery:
         evidence = Evidence(self._report.was_clean, flushed_time, self._disk.sector, sealed)
         sink = _Both(queues, index, self._go_on)
         walk = LogWalk(
-            self._log, sink, evidence, healing.heal,
+            self._log, sink, evidence, healing.heal, delays=self._queues.delays,
             verify_body=self._config.check_crc_on_recover, on_file=self._report_file,
         )  # fmt: skip
         walk.run(begin)
@@ -292,9 +293,8 @@ class Recovery:
         report.walked_from, report.records = checked.begin, walk.count
         report.kept, report.losses = checked.healing.kept, walk.losses
         report.log_begin, report.log_end = self._log.begin, walk.end
-        if walk.last is not None:
-            report.last = LastRecord(walk.last[0], walk.last[1].size, walk.last[1].store_timestamp)
-        elif progress is not None:
+        report.last = walk.last
+        if report.last is None and progress is not None:
             report.last = self._last_of(progress)
         report.cut_bytes = self._cut(walk.end)
         for loss in walk.losses:
@@ -389,6 +389,12 @@ class _Both:
         self._queues.add(batch, [tags for tags, _ in named])
         if self._index is not None:
             self._index.add(batch, [keys for _, keys in named])
+
+    def columns(self, columns: RecordColumns) -> None:
+        self._go_on()
+        self._queues.add_columns(columns)
+        if self._index is not None:
+            self._index.add_columns(columns)
 
     def is_expected(self, record: Outline) -> bool:
         return self._queues.is_expected(record)

@@ -28,8 +28,7 @@ from rocketlet.store.consume_queue import LOST, ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.dispatch import Dispatch, NotedEntries, NotedRecords
 from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE
-from rocketlet.store.layout.index_layout import IndexColumns
-from rocketlet.store.layout.queue_rules import entry_code
+from rocketlet.store.layout.queue_rules import LOST_MARK, entry_code
 from rocketlet.store.record_columns import RecordColumns, record_columns
 
 if TYPE_CHECKING:
@@ -55,11 +54,13 @@ class Replay:
 
     def note(self, log_offset: int, record: Outline) -> None:
         """One record; `Dispatch.settle` files it. Raises OSError where a queue that starts again cannot be cut."""
-        size, queue_id, queue_offset, sys_flag, timestamp, _, topic, properties = record
+        size, queue_id, queue_offset, sys_flag, timestamp, prepared_offset, topic, properties = record
         queue = self._by_name.get((topic, queue_id))
         if queue is None or self._queues.queues.get((queue.topic, queue_id)) is not queue:
             queue = self._queue_of(topic, queue_id)
         tags, keys = tags_and_keys(properties)
+        if prepared_offset == LOST_MARK:
+            keys = []
         if queue is None:
             # Java files no queue for it either; it still moves the end of what is dispatched.
             queue, queue_offset, keys = self._unnamed_queue, -1, []
@@ -105,12 +106,7 @@ class Replay:
             )  # fmt: skip
         for entries in noted:
             entries.queue.next_offset = entries.queue_offset + len(entries.sizes)
-        key_rows, hashes = columns.key_rows, columns.key_hashes
-        has_keys = is_filed & (kinds != ROLLBACK)
-        if not has_keys.all():
-            is_key = has_keys[key_rows]
-            key_rows, hashes = key_rows[is_key], hashes[is_key]
-        keys = IndexColumns(hashes, columns.log_offsets[key_rows], columns.timestamps[key_rows])
+        keys = columns.keys_of(is_filed & (kinds != ROLLBACK))
         self._dispatch.noted.append(NotedRecords(columns.log_offsets, columns.sizes, columns.timestamps, noted, keys))
         return True
 

@@ -7,6 +7,7 @@ recovery.
 from __future__ import annotations
 
 from random import Random
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -46,8 +47,12 @@ class Crashes(RuleBasedStateMachine):
         page_size=st.sampled_from([64, 128, 512]),
         log_size=st.sampled_from([1024, 2048, 8192]),
         queue_size=st.sampled_from([60, 100, 400]),
+        by_columns=st.booleans(),
     )
-    def begin(self, page_size: int, log_size: int, queue_size: int) -> None:
+    def begin(self, page_size: int, log_size: int, queue_size: int, by_columns: bool = False) -> None:
+        if by_columns:  # as logs of ordinary size are walked
+            self.large = mock.patch.multiple("rocketlet.store.log_walk", _SMALL_LOG=0, _MANY=1)
+            self.large.start()
         config = small_config(
             mapped_file_size_commit_log=log_size,
             mapped_file_size_consume_queue=queue_size,
@@ -170,6 +175,8 @@ class Crashes(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         global crashes
+        if hasattr(self, "large"):
+            self.large.stop()
         crashes += self.model.crashes if hasattr(self, "model") else 0
 
 

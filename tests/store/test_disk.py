@@ -118,6 +118,14 @@ class TestEveryDisk:
         assert found[0] == 40 * PAGE + 7
         assert region.next_data(60 * PAGE) is None
 
+    def test_what_is_prefetched_reads_as_before(self, disk: Disk, root: str) -> None:
+        data = Random(1).randbytes(16 * PAGE)
+        disk.write_file(f"{root}/x/file", data)
+        for region in (disk.open(f"{root}/x/file"), disk.open_private(f"{root}/x/file", 16 * PAGE)):
+            for begin, end in ((0, 16 * PAGE), (PAGE + 7, PAGE + 8), (7, 7)):
+                region.prefetch(begin, end)
+            assert bytes(region.buffer) == data
+
     def test_a_private_mapping_changes_nothing(self, disk: Disk, root: str) -> None:
         disk.write_file(f"{root}/x/file", b"there".ljust(PAGE, b"\0"))
         private = disk.open_private(f"{root}/x/file", PAGE)

@@ -51,6 +51,10 @@ def scribble(length: int) -> Callable[[bytearray, int], None]:
     return damage
 
 
+def flip_sign(content: bytearray, at: int) -> None:
+    content[at] ^= 0x80
+
+
 def reopen(model: StoreModel) -> StoreModel:
     model.store = model._new()
     model.report = model.run(model.store.open)
@@ -392,6 +396,19 @@ def test_unknown_files_in_the_directories_are_left_alone() -> None:
     assert_all_but(model)
     assert sorted(model.report.strays) == sorted([*strays[:2], f"{ROOT}/consumequeue/a b/0", strays[3]])
     assert all(model.disk.exists(path) for path in strays)
+
+
+def test_a_queue_offset_below_zero_keeps_the_next_place_of_its_queue() -> None:
+    """No checksum covers it; this is a flipped bit."""
+    model = model_of(30)
+    forget_progress(model)
+    change(model.disk, model.kept[15].at.log_offset + 20, flip_sign)
+    for path in list(model.disk.files()):
+        if "/consumequeue/" in path:
+            model.disk.remove(path)
+    reopen(model)
+    for number, one in enumerate(model.kept):
+        assert entry_of(model, number) == (one.at.log_offset, one.at.size, one.put.tags_code)
 
 
 def test_a_flushed_body_of_zeros_from_another_broker_survives_a_crash() -> None:
