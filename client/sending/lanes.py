@@ -18,8 +18,7 @@ Java: client/impl/MQClientAPIImpl.java#sendMessage; it never collects sends (Kaf
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import trio
@@ -67,16 +66,15 @@ class Lanes:
         self._lanes: dict[MessageQueue, Lane] = {}
         self._held_lanes: list[Lane] | None = None
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Meanwhile idle queues take no sends: what comes in one turn of the loop leaves together."""
-        held = self._held_lanes = []
-        try:
-            yield
-        finally:
-            self._held_lanes = None
-            for lane in held:
-                self._send_if_idle(lane)
+    def hold(self) -> None:
+        """Until `release` idle queues take no sends: what comes in one turn of the loop leaves together."""
+        self._held_lanes = []
+
+    def release(self) -> None:
+        """Let those leave that were held."""
+        lanes, self._held_lanes = self._held_lanes, None
+        for lane in lanes or ():
+            self._send_if_idle(lane)
 
     def leave(self, send: Send, address: str) -> None:
         """Send it to its queue, at this address: at once, with others, or when there is a connection."""

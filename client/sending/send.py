@@ -75,7 +75,7 @@ class Send:
 
     def ends_with(self, call: Call | None) -> bool:
         """Whether it is in flight with this request, or with none; from now on it is not."""
-        if self.call is not call or self.done:
+        if self.call is not call:
             return False
         self.call = None
         return True

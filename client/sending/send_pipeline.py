@@ -105,6 +105,7 @@ class SendPipeline:
         finally:
             self._closed = ClientClosed("the producer has ended before the send was answered")
             for send in list(self.in_flight_sends):
+                send.call = None
                 self._settle(send, None, self._closed)
 
     def start_task(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
@@ -139,9 +140,12 @@ class SendPipeline:
 
     def submit_all(self, sends: deque[Send]) -> None:
         """Start these, and empty it. Those that go to one queue leave together."""
-        with self._lanes.held():
+        self._lanes.hold()
+        try:
             while sends:
                 self.submit(sends.popleft())
+        finally:
+            self._lanes.release()
 
     def submit(self, send: Send) -> None:
         """Start a send. The result or error goes to `send`."""
@@ -152,7 +156,7 @@ class SendPipeline:
             send.settle(None, self._closed)
             return
         self.in_flight_sends.add(send)
-        self._look_by(now + min(send.timeout, self._try_timeout))
+        self._look_by(send.deadline if self._config.try_timeout is None else self._try_ends(send))
         if self._submitted or not self._admit(send):
             self._submitted.append(send)
 
