@@ -35,9 +35,9 @@ from rocketlet.common.clock import WallClock
 from rocketlet.common.message_properties import REAL_QID, REAL_TOPIC, decode_bytes, find
 from rocketlet.common.message_record import Record, decode
 from rocketlet.common.topic import HALF_TOPIC, SCHEDULE_TOPIC, InvalidName, is_topic_name
-from rocketlet.store.consume_queue import LOST, ConsumeQueue
+from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.errors import MessageIllegal, StoreError
-from rocketlet.store.layout.consume_queue_entry import is_pre_blank
+from rocketlet.store.layout.consume_queue_entry import LOST, is_pre_blank
 from rocketlet.store.layout.queue_ext_layout import is_address
 from rocketlet.store.message_store import MessageStore
 

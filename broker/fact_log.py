@@ -20,8 +20,8 @@ import trio
 
 from rocketlet.common.message_record import decode
 from rocketlet.common.topic import STATE_TOPIC
-from rocketlet.store.consume_queue import LOST
 from rocketlet.store.errors import MessageIllegal
+from rocketlet.store.layout.consume_queue_entry import LOST
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
 

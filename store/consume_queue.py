@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
     from rocketlet.store.consume_queue_ext import ConsumeQueueExt
 
-# The tags code of an entry whose message was lost to damage in the log. Pulls skip it. It is no 32-bit hash, no
-# address of an extension unit, and as a delivery time it never comes. On disk: DO NOT CHANGE.
-LOST = 0x7FFFFFFFFFFFFF00
-
 _pack_entry = ENTRY.pack_into
 
 

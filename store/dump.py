@@ -21,11 +21,10 @@ from rocketlet.common.message_id import offset_message_id
 from rocketlet.common.message_properties import decode_bytes
 from rocketlet.common.message_record import Fault, Record, RecordError, body_crc, decode
 from rocketlet.common.moment import moment_of
-from rocketlet.store.consume_queue import LOST
 from rocketlet.store.disk import Disk, Region
 from rocketlet.store.errors import StoreError
 from rocketlet.store.layout import checkpoint_layout, queue_ext_layout, seal_layout
-from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, is_pre_blank
+from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, LOST, is_pre_blank
 from rocketlet.store.layout.file_names import (
     CHECKPOINT,
     COMMIT_LOG,

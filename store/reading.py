@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.config import StoreConfig
-from rocketlet.store.consume_queue import LOST, ConsumeQueue
-from rocketlet.store.layout.consume_queue_entry import ENTRY, PRE_BLANK_SIZE, is_pre_blank
+from rocketlet.store.consume_queue import ConsumeQueue
+from rocketlet.store.layout.consume_queue_entry import ENTRY, LOST, PRE_BLANK_SIZE, is_pre_blank
 from rocketlet.store.layout.queue_ext_layout import ExtUnit, is_address
 
 # Entries looked at by one pull: what Java makes of maxFilterMessageSize 16000 / 20, more for a larger pull.

@@ -64,6 +64,16 @@ class RecordColumns:
             rows, hashes = rows[is_key], hashes[is_key]
         return IndexColumns(hashes, self.log_offsets[rows], self.timestamps[rows])
 
+    def by_queue(self, rows: NDArray[Any]) -> list[NDArray[Any]]:
+        """These rows by their queues, those of each in their order, and the queues in that of their first rows."""
+        names = (self.topic_of << 32 | self.queue_ids)[rows]
+        if not len(rows) or bool((names == names[0]).all()):
+            return [rows] if len(rows) else []
+        order = names.argsort(kind="stable")
+        ordered, rows = names[order], rows[order]
+        bounds = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist(), len(rows)]
+        return sorted((rows[begin:end] for begin, end in pairwise(bounds)), key=lambda group: int(group[0]))
+
 
 @cache
 def _head_dtype() -> np.dtype[Any]:

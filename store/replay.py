@@ -24,10 +24,10 @@ from rocketlet.common.message_flags import (
 from rocketlet.common.message_properties import tags_and_keys
 from rocketlet.common.message_record import Buffer, Outline
 from rocketlet.common.topic import is_legal_name
-from rocketlet.store.consume_queue import LOST, ConsumeQueue
+from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.dispatch import Dispatch, NotedEntries, NotedRecords
-from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, LOST
 from rocketlet.store.layout.queue_rules import LOST_MARK, entry_code
 from rocketlet.store.record_columns import RecordColumns, record_columns
 
@@ -94,7 +94,7 @@ class Replay:
         kinds = columns.sys_flags & TRANSACTION_MASK
         rows = (is_filed & ((kinds == NOT_TRANSACTION) | (kinds == COMMIT))).nonzero()[0]
         noted: list[NotedEntries] = []
-        for group in _grouped(rows, (columns.topic_of << 32 | columns.queue_ids)[rows]):
+        for group in columns.by_queue(rows):
             queue = self._continuing_queue(columns, group)
             if queue is None:
                 return False
@@ -154,14 +154,3 @@ class Replay:
         emptied = self._queues.find_or_make(topic, queue_id)
         self._by_name[topic.encode(), queue_id] = emptied
         return emptied
-
-
-def _grouped(rows: NDArray[Any], names: NDArray[Any]) -> list[NDArray[Any]]:
-    """The rows by the name of each, those of one name in their order."""
-    import numpy
-
-    if not len(rows) or bool((names == names[0]).all()):
-        return [rows] if len(rows) else []
-    order = names.argsort(kind="stable")
-    ordered = names[order]
-    return numpy.split(rows[order], (ordered[1:] != ordered[:-1]).nonzero()[0] + 1)

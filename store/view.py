@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 from rocketlet.common.message_record import Record, decode
 from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.config import StoreConfig
-from rocketlet.store.consume_queue import LOST, ConsumeQueue
+from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.dry_disk import DryDisk
 from rocketlet.store.geometry import check_is_store, found_config, store_in
-from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, count_valid, is_pre_blank
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, LOST, count_valid, is_pre_blank
 from rocketlet.store.layout.log_scan import LONGEST_ZEROS, chain, head_dtype
 from rocketlet.store.mapped_file import MappedFile, data_end
 from rocketlet.store.real_disk import RealDisk

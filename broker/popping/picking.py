@@ -16,8 +16,8 @@ from msgspec import Struct
 from rocketlet.broker.filter.message_filter import MessageFilter
 from rocketlet.common.message_properties import find
 from rocketlet.common.message_record import properties_of
-from rocketlet.store.consume_queue import LOST, ConsumeQueue
-from rocketlet.store.layout.consume_queue_entry import ENTRY, is_pre_blank
+from rocketlet.store.consume_queue import ConsumeQueue
+from rocketlet.store.layout.consume_queue_entry import ENTRY, LOST, is_pre_blank
 from rocketlet.store.layout.queue_ext_layout import is_address
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.reading import Span

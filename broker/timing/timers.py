@@ -30,8 +30,8 @@ from rocketlet.common.clock import WallClock
 from rocketlet.common.message_properties import REAL_TOPIC, UNIQ_KEY, decode_bytes, find
 from rocketlet.common.message_record import Record, decode, properties_of
 from rocketlet.common.topic import TIMER_TOPIC, InvalidName
-from rocketlet.store.consume_queue import LOST
 from rocketlet.store.errors import MessageIllegal, PutRefused
+from rocketlet.store.layout.consume_queue_entry import LOST
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
 

@@ -13,7 +13,7 @@ from rocketlet.common.message_flags import gets_queue_entry
 from rocketlet.common.message_id import offset_message_id
 from rocketlet.common.message_properties import decode_bytes
 from rocketlet.common.message_record import Record, decode
-from rocketlet.store.consume_queue import LOST
+from rocketlet.store.layout.consume_queue_entry import LOST
 from rocketlet.store.layout.queue_ext_layout import is_address
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.reading import GetStatus

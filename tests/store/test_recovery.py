@@ -15,8 +15,8 @@ import trio
 
 from rocketlet.common.message_record import decode
 from rocketlet.store.config import StoreConfig
-from rocketlet.store.consume_queue import LOST
 from rocketlet.store.errors import CorruptStore
+from rocketlet.store.layout.consume_queue_entry import LOST
 from rocketlet.store.layout.queue_rules import LOST_MARK
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message_store import MessageStore
