@@ -66,7 +66,7 @@ class RecordColumns:
 
     def by_queue(self, rows: NDArray[Any]) -> list[NDArray[Any]]:
         """These rows by their queues, those of each in their order, and the queues in that of their first rows."""
-        names = (self.topic_of << 32 | self.queue_ids)[rows]
+        names = ((self.topic_of << 32) + self.queue_ids)[rows]  # a queue id may be below zero
         if not len(rows) or bool((names == names[0]).all()):
             return [rows] if len(rows) else []
         order = names.argsort(kind="stable")

@@ -122,6 +122,10 @@ def opened(disk: MemoryDisk, config: Any) -> tuple[Any, ...]:
     damages=DAMAGES,
 )
 @example([Record("T", 0, 0, 0, b"x", b"KEYS\x01a", store_timestamp=7)], 30, 4096, 400, 1, None, False, [])
+@example(
+    [*[Record("TopicA", 0, 0, 0, b"", b"", store_timestamp=7)] * 6, Record("TopicA", -1, 0, 0, b"", b""),
+     Record("TopicB", -1, 0, 0, b"", b"")], 2, 4096, 3000, 1, None, False, [],
+)  # fmt: skip
 def test_both_ways_end_alike(
     records: list[Record], times: int, file_size: int, stretch: int, many: int, known: float | None, is_clean: bool,
     damages: list[tuple[int, float, str, int]],
