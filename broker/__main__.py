@@ -12,15 +12,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rocketlet.access.config import AccessConfig
 from rocketlet.broker.config import VIP_STEP, BrokerConfig, reachable
+from rocketlet.broker.configs import BROKER_CONFIGS
 from rocketlet.common import command_line
-from rocketlet.failover.config import FailoverConfig
-from rocketlet.metrics.config import MetricsConfig
 from rocketlet.remoting import server_process
-from rocketlet.remoting.config import PoolConfig, ServerConfig
-from rocketlet.replication.config import ReplicationConfig
-from rocketlet.store.config import StoreConfig
+from rocketlet.remoting.config import ServerConfig
 
 if TYPE_CHECKING:
     import trio
@@ -36,16 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loaded = command_line.read(
         PROGRAM,
         "The broker: takes messages, keeps them, and hands them out.",
-        [
-            BrokerConfig,
-            StoreConfig,
-            ReplicationConfig,
-            ServerConfig,
-            PoolConfig,
-            MetricsConfig,
-            AccessConfig,
-            FailoverConfig,
-        ],
+        BROKER_CONFIGS,
         arguments=arguments,
         environment=os.environ,
     )

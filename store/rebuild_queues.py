@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from rocketlet.common.message_flags import gets_queue_entry
+from rocketlet.common.message_flags import PREPARED, gets_queue_entry
 from rocketlet.common.message_record import Outline
 from rocketlet.common.topic import is_legal_name
 from rocketlet.store.consume_queue import ConsumeQueue
@@ -41,9 +42,11 @@ from rocketlet.store.log_walk import Found
 from rocketlet.store.mapped_file import MappedFile, data_pieces
 from rocketlet.store.record_columns import RecordColumns
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _PIECE = 1 << 16  # entries gathered for a queue before they are compared
 _FEW = 8  # as many entries one by one cost what those of a queue cost together
-_UNFILED = 4  # of prepared and rolled back ones, which are in no queue (`message_flags.gets_queue_entry`)
 _pack = ENTRY.pack
 
 
@@ -105,18 +108,17 @@ class QueueRebuild:
         )  # fmt: skip
 
     def add_columns(self, columns: RecordColumns) -> None:
-        """The same for columns. Where a queue has many of them, and they simply go on, their entries are made
-        together."""
+        """The same for columns."""
         import numpy
 
-        in_queues = (columns.sys_flags & _UNFILED == 0).nonzero()[0]
+        in_queues = (columns.sys_flags & PREPARED == 0).nonzero()[0]
+        groups = columns.by_queue(in_queues)
+        if len(groups) * _FEW > len(in_queues):
+            self._add_rows(columns, in_queues)
+            return
         entries = numpy.empty(len(columns.sizes), entry_dtype())
         entries["log_offset"], entries["size"] = columns.log_offsets, columns.sizes
         entries["tags_code"] = columns.tags_codes
-        groups = columns.by_queue(in_queues)
-        if len(groups) * _FEW > len(in_queues):
-            groups = []
-        one_by_one = [] if groups else [in_queues]
         for rows in groups:
             offsets = columns.queue_offsets[rows]
             first = int(offsets[0])
@@ -125,25 +127,27 @@ class QueueRebuild:
             if queue is None:
                 continue
             if first != queue.next or not (offsets[1:] - offsets[:-1] == 1).all():
-                one_by_one.append(rows)
+                self._add_rows(columns, rows)
                 continue
             queue.entries += entries[rows].tobytes()
             queue.next = first + len(rows)
             if len(queue.entries) >= _PIECE * ENTRY_SIZE:
                 self._apply(queue)
-        for rows in one_by_one:
-            topics = map(columns.topics.__getitem__, columns.topic_of[rows].tolist())
-            others = (
-                columns.queue_ids, columns.queue_offsets, columns.sys_flags, columns.log_offsets, columns.sizes,
-                columns.tags_codes,
-            )  # fmt: skip
-            self._add(zip(topics, *(column[rows].tolist() for column in others), strict=True))
+
+    def _add_rows(self, columns: RecordColumns, rows: NDArray[Any]) -> None:
+        """Some of them, one by one."""
+        topics = map(columns.topics.__getitem__, columns.topic_of[rows].tolist())
+        others = (
+            columns.queue_ids, columns.queue_offsets, columns.sys_flags, columns.log_offsets, columns.sizes,
+            columns.tags_codes,
+        )  # fmt: skip
+        self._add(zip(topics, *(column[rows].tolist() for column in others), strict=True))
 
     def _add(self, rows: Iterable[tuple[bytes, int, int, int, int, int, int]]) -> None:
         """Topic, queue, queue offset, sys flag, log offset, size and tags code of each record."""
         gathered = self._gathered
         for topic, queue_id, offset, sys_flag, log_offset, size, code in rows:
-            if sys_flag & _UNFILED:
+            if sys_flag & PREPARED:  # a bit of rolled back ones too: `gets_queue_entry`, without a call
                 continue
             try:
                 queue = gathered[topic, queue_id]

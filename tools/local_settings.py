@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 
 from rocketlet.access.config import AccessConfig
 from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.configs import BROKER_CONFIGS
 from rocketlet.common.config_file import ConfigFile, Loaded, load
 from rocketlet.common.settings import settings_of
-from rocketlet.failover.config import FailoverConfig
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.proxy.config import ProxyConfig
 from rocketlet.remoting.config import PoolConfig, ServerConfig
-from rocketlet.replication.config import ReplicationConfig
-from rocketlet.store.config import StoreConfig
 
 LOOPBACK = "127.0.0.1"
 ELECTING = 3  # from this number of replicas on they elect their master
@@ -77,18 +75,7 @@ class LocalSettings:
     def broker(self, number: int, replica: int, namesrvs: tuple[str, ...]) -> Loaded:
         """The settings of one broker: of the master with that number among the masters (replica 0), or of one of its
         replicas."""
-        return load(
-            BrokerConfig,
-            StoreConfig,
-            ReplicationConfig,
-            ServerConfig,
-            PoolConfig,
-            MetricsConfig,
-            FailoverConfig,
-            AccessConfig,
-            file=self.file,
-            flags=self.broker_flags(number, replica, namesrvs),
-        )
+        return load(*BROKER_CONFIGS, file=self.file, flags=self.broker_flags(number, replica, namesrvs))
 
     def broker_flags(self, number: int, replica: int, namesrvs: tuple[str, ...]) -> dict[str, str]:
         """What is set for one broker: that which follows from these options, and what is given for all."""

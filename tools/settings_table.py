@@ -12,34 +12,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rocketlet.access.config import AccessConfig
-from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.configs import BROKER_CONFIGS
 from rocketlet.common import rocketmq_keys
 from rocketlet.common.config_file import title_of
 from rocketlet.common.logging_setup import LogConfig
 from rocketlet.common.settings import Setting, settings_of
-from rocketlet.failover.config import FailoverConfig
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
 from rocketlet.proxy.config import ProxyConfig
 from rocketlet.remoting.config import PoolConfig, ServerConfig
-from rocketlet.replication.config import ReplicationConfig
-from rocketlet.store.config import StoreConfig
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
 PROGRAMS: Mapping[str, Sequence[type]] = {
     "mqnamesrv": (NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig, LogConfig),
-    "mqbroker": (
-        BrokerConfig,
-        ServerConfig,
-        PoolConfig,
-        StoreConfig,
-        ReplicationConfig,
-        FailoverConfig,
-        MetricsConfig,
-        AccessConfig,
-        LogConfig,
-    ),
+    "mqbroker": (*BROKER_CONFIGS, LogConfig),
     "mqproxy": (ProxyConfig, ServerConfig, PoolConfig, MetricsConfig, AccessConfig, LogConfig),
 }
 

@@ -18,20 +18,17 @@ from typing import Any
 
 import trio
 
-from rocketlet.access.config import AccessConfig
 from rocketlet.access.folder import Folder
 from rocketlet.broker.broker import Broker
-from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.configs import BROKER_CONFIGS
 from rocketlet.common import message_properties
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.config_file import Loaded
 from rocketlet.common.message_record import Record
 from rocketlet.common.settings import settings_of
 from rocketlet.common.subscription import parse_tags
-from rocketlet.failover.config import FailoverConfig
-from rocketlet.metrics.config import MetricsConfig
 from rocketlet.remoting.command import Command
-from rocketlet.remoting.config import PoolConfig, ServerConfig
+from rocketlet.remoting.config import PoolConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.faults import Faults
 from rocketlet.remoting.handler import HandlerTable
@@ -41,8 +38,6 @@ from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, 
 from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, PullMessageHeader
 from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 from rocketlet.remoting.request_codes import RequestCode
-from rocketlet.replication.config import ReplicationConfig
-from rocketlet.store.config import StoreConfig
 from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.records import decode_all
 from tests.support.virtual_time import START_MS
@@ -59,26 +54,12 @@ SMALL_STORE = {
 }
 
 
-CONFIGS = (
-    BrokerConfig, StoreConfig, ReplicationConfig, ServerConfig, PoolConfig, MetricsConfig, FailoverConfig
-)  # fmt: skip
-
-
 def loaded_settings(**settings: object) -> Loaded:
     """Settings of a broker by the names of their fields, whichever dataclass has them."""
     # Real time goes on in a test of virtual time: a machine that stood still would have requests refused as stale.
     values_by_field = {"broker_name": NAME, "broker_fast_failure_enable": False, **SMALL_STORE, **settings}
     configs = []
-    for config_type in (
-        BrokerConfig,
-        StoreConfig,
-        ReplicationConfig,
-        ServerConfig,
-        PoolConfig,
-        MetricsConfig,
-        AccessConfig,
-        FailoverConfig,
-    ):
+    for config_type in BROKER_CONFIGS:
         own_settings = {setting.field: setting for setting in settings_of(config_type)}
         values = {
             name: own_settings[name].parse(text) if isinstance(text, str) else text
