@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import trio
+import trio.testing
 from trio.testing import MockClock
 
+from rocketlet.remoting.memory_network import MemoryStream
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.replication.stream_codec import SLICE, report
 from tests.support.pair import pair
+from tests.support.store_model import message
 
 
 async def test_a_slave_has_the_whole_log_and_serves_it(autojump_clock: MockClock) -> None:
@@ -65,6 +68,26 @@ async def test_slices_have_the_size_that_is_set_and_go_out_together(autojump_clo
             at, data = at + size, data[SLICE.size + size :]
         assert b"".join(slices) == cluster.master.log()[1:end]
         assert len(first) == 8 * (SLICE.size + 1000)
+
+
+async def test_with_sync_flush_slaves_get_flushed_bytes_only(autojump_clock: MockClock) -> None:
+    async with pair(slaves=0, flush_disk_type="SYNC_FLUSH") as cluster:
+        store = cluster.master.store
+        await cluster.master.send("T", b"flushed")
+        stream = await cluster.network.of_host("10.1.0.77").dial(cluster.master.ha_address)
+        assert isinstance(stream, MemoryStream)
+        await stream.send_all(report(store.log.end))
+        await trio.testing.wait_all_tasks_blocked()
+        while stream.bytes_to_receive:
+            await stream.receive_some()
+        store.put(message("T", 0, b"not yet"))
+        store.settle()
+        await trio.testing.wait_all_tasks_blocked()
+        assert store.appended.value > store.flushed.value
+        assert stream.bytes_to_receive == 0
+        await store.flush()
+        await trio.testing.wait_all_tasks_blocked()
+        assert stream.bytes_to_receive > len(b"not yet")
 
 
 def recorded() -> list[tuple[dict[str, Any], dict[str, Any]]]:

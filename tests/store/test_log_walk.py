@@ -122,6 +122,14 @@ def opened(disk: MemoryDisk, config: Any) -> tuple[Any, ...]:
     damages=DAMAGES,
 )
 @example([Record("T", 0, 0, 0, b"x", b"KEYS\x01a", store_timestamp=7)], 30, 4096, 400, 1, None, False, [])
+@example(  # a queue goes on where its file of the log begins, but at a later offset, or at -1
+    [*[Record("TopicA", 0, 0, 0, b"", b"")] * 42, Record("TopicA", 0, 5, 0, b"", b""),
+     *[Record("TopicA", 0, 0, 0, b"", b"")] * 41], 1, 4096, 1 << 22, 1, None, False, [],
+)  # fmt: skip
+@example(
+    [*[Record("TopicA", 0, 0, 0, b"", b"")] * 42, Record("TopicA", 0, -43, 0, b"", b""),
+     *[Record("TopicA", 0, 0, 0, b"", b"")] * 41], 1, 4096, 1 << 22, 1, None, False, [],
+)  # fmt: skip
 @example(
     [*[Record("TopicA", 0, 0, 0, b"", b"", store_timestamp=7)] * 6, Record("TopicA", -1, 0, 0, b"", b""),
      Record("TopicB", -1, 0, 0, b"", b"")], 2, 4096, 3000, 1, None, False, [],

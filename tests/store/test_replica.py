@@ -93,6 +93,8 @@ def test_a_partial_record_is_invisible_and_dropped_when_the_store_leads(seed: in
         ends = [0, *(one.at.end for one in model.kept), *(f.end for f in model.store.log.files.files)]
         whole = max(end for end in ends if end <= upto)
         assert slave.log.end in (whole, max((o.at.end for o in model.kept if o.at.end <= upto), default=0))
+        slave._set_full(DiskFull("no space"))
+        slave._set_full(None)  # there is space again, but it still follows
         with pytest.raises(Following):
             slave.put(message("T", 0, b"x"))
         rest = upto - slave.log.end
