@@ -15,13 +15,14 @@ from collections.abc import Sequence
 
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
-from rocketlet.common.message_record import HEAD_SIZE, PROPERTIES_MAX
+from rocketlet.common.message_record import HEAD_SIZE, PROPERTIES_MAX, topic_field
 from rocketlet.common.topic import RETRY_TOPIC_MAX_LENGTH, check_topic_name
+from rocketlet.store.column_run import AppendedColumns, ColumnRun
 from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
-from rocketlet.store.dispatch import Dispatch
+from rocketlet.store.dispatch import Dispatch, NotedEntries, NotedRecords
 from rocketlet.store.errors import (
     Closed,
     DiskFull,
@@ -31,6 +32,7 @@ from rocketlet.store.errors import (
     PutRefused,
     SystemRefuses,
 )
+from rocketlet.store.layout.index_layout import IndexColumns
 from rocketlet.store.message import Appended, Put
 from rocketlet.store.message_run import AppendedRun, NotedRun, Run
 
@@ -135,6 +137,49 @@ class Writing:
         self.count += count
         self.bytes += size
         return AppendedRun(log_offsets, size, queue_offset, now, begin + size)
+
+    def put_columns(self, run: ColumnRun) -> AppendedColumns | None:
+        """`put` of each message, in one step; or None, with nothing written, where they have to be put one by one: one
+        of them may be refused, or is the first of its queue, or they do not fit into one file."""
+        if self.refusal is not None:
+            return None
+        topic, groups = run.shared.topic, run.by_queue()
+        field = topic_field(topic)
+        sizes = run.sizes(field)
+        ends = sizes.cumsum()
+        size, count = int(ends[-1]), len(sizes)
+        # If the longest record is within the limit, so is each message.
+        is_long = run.properties.shape[1] > PROPERTIES_MAX or int(sizes.max()) > self.config.max_message_size
+        if is_long or not self._log.fits_in_file(size):
+            return None
+        queues = [self._queues.queues.get((topic, queue_id)) for queue_id, _ in groups]
+        if any(queue is None or queue.delay_ms is not None or queue.ext is not None for queue in queues):
+            return None
+        import numpy
+
+        queue_offsets = numpy.empty(count, numpy.int64)
+        try:
+            for queue, (_, rows) in zip(queues, groups, strict=True):
+                assert queue is not None
+                if queue.next_offset + len(rows) > queue.prepared:
+                    self._prepare(queue, len(rows))
+                queue_offsets[rows] = numpy.arange(queue.next_offset, queue.next_offset + len(rows))
+            begin = self._log.room_for(size)
+        except PutRefused:
+            return None
+        now, log_offsets = self._clock(), begin + ends - sizes
+        self._log.append_run(run.encode(field, sizes, log_offsets, queue_offsets, now))
+        entries = []
+        for queue, (_, rows) in zip(queues, groups, strict=True):
+            assert queue is not None
+            entries.append(NotedEntries(queue, queue.next_offset, log_offsets[rows], sizes[rows], run.tags_codes[rows]))
+            queue.next_offset += len(rows)
+        hashes = run.key_hashes
+        keys = IndexColumns(hashes.ravel(), log_offsets.repeat(hashes.shape[1]), now)
+        self._dispatch.noted.append(NotedRecords(log_offsets, sizes, numpy.full(count, now), entries, keys))
+        self.count += count
+        self.bytes += size
+        return AppendedColumns(log_offsets, sizes, queue_offsets, groups, begin + size)
 
     def _size_of(self, message: Put, queue: ConsumeQueue) -> int:
         """The size of its record; raises where it breaks a limit."""
