@@ -22,15 +22,13 @@ from rocketlet.common.decimal_columns import numbers_of
 from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.property_places import PropertyPlaces, property_places
 from rocketlet.remoting.frame_codec import Buffer
-from rocketlet.remoting.handler import Frames, Request
+from rocketlet.remoting.handler import FEW, Frames, Request
 from rocketlet.remoting.header_rocketmq_typed import read_send
 from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FEW = 8
-"""From so many sends on it is faster than one by one."""
 MOST = 1024
 """A turn must not become too long."""
 

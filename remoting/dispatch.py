@@ -47,6 +47,7 @@ from rocketlet.remoting.frame_codec import (
 )
 from rocketlet.remoting.handler import (
     DEFERRED,
+    FEW,
     Answer,
     AsyncFunction,
     Deferred,
@@ -81,7 +82,6 @@ MAX_HELD_BY_CONNECTION = 32 << 20
 _HELD_BY_EACH = 1024
 
 _LONG_FRAME = 1 << 20
-_FEW = 8  # from so many frames on, serving them together may be faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class Dispatch:
         view = memoryview(data)
         read, serve = self._reader.read, self._serve
         request: Request | Command | None = None
-        if len(frames) >= _FEW and (count := self._serve_together(frames, data, connection, now)):
+        if len(frames) >= FEW and (count := self._serve_together(frames, data, connection, now)):
             frames = frames[count:]
         for header_type, header, body, end in frames:
             try:
@@ -210,7 +210,7 @@ class Dispatch:
     ) -> int:
         """Serve the first frames at once, if they are alike and nothing has to look at each. Returns how many."""
         header_type, header, body, end = frames[0]
-        if frames[_FEW - 1][2] - frames[_FEW - 1][1] != body - header:
+        if frames[FEW - 1][2] - frames[FEW - 1][1] != body - header:
             return 0
         try:
             view = memoryview(data)[body:end]

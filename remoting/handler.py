@@ -112,6 +112,10 @@ PlainFunction = Callable[[Request], Answer | Deferred]
 AsyncFunction = Callable[[Request], Awaitable[Answer]]
 
 
+FEW = 20
+"""From so many requests on it is faster to serve alike ones together."""
+
+
 class Frames(NamedTuple):
     """The frames of a turn: the bytes, and of each (header type, begin of header, begin of body, end)."""
 

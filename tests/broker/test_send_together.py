@@ -14,9 +14,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from rocketlet.broker.handlers import send_together
 from rocketlet.broker.handlers.send_together import SendTogether
-from rocketlet.remoting.alike_sends import FEW
 from rocketlet.remoting.command import Command, HeaderType
 from rocketlet.remoting.frame_codec import encode
+from rocketlet.remoting.handler import FEW
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.store.errors import FlushFailed
 from tests.broker.test_sending import stuck_disk

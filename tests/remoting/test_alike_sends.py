@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.remoting.alike_sends import FEW, MOST, AlikeSends, read_alike
+from rocketlet.remoting.alike_sends import MOST, AlikeSends, read_alike
 from rocketlet.remoting.command import Command, HeaderType
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.errors import FrameError
 from rocketlet.remoting.frame_codec import cut, encode
-from rocketlet.remoting.handler import Frames, Request
+from rocketlet.remoting.handler import FEW, Frames, Request
 from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
 from rocketlet.remoting.request_reader import RequestReader, UnreadableRequest
 
@@ -105,7 +105,7 @@ ODD = st.fixed_dictionaries(
 )
 
 
-@given(TYPES, st.lists(ODD, min_size=1, max_size=4), st.integers(0, 3), st.integers(FEW, 24))
+@given(TYPES, st.lists(ODD, min_size=1, max_size=4), st.integers(0, 3), st.integers(FEW, 3 * FEW))
 def test_odd_sends_are_read_as_they_are_alone_or_not_at_all(
     kind: HeaderType, odd: list[dict[str, str]], step: int, count: int
 ) -> None:
@@ -119,7 +119,7 @@ def test_odd_sends_are_read_as_they_are_alone_or_not_at_all(
         assert_same(found, data)
 
 
-@given(TYPES, st.integers(FEW, 12), st.data())
+@given(TYPES, st.integers(FEW, 2 * FEW), st.data())
 def test_flipped_bytes_do_not_change_what_is_read(kind: HeaderType, count: int, draw: st.DataObject) -> None:
     data = bytearray(b"".join(a_send(number, kind) for number in range(count)))
     size = len(data) // count
