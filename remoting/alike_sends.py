@@ -31,15 +31,18 @@ if TYPE_CHECKING:
 
 MOST = 1024
 """A turn must not become too long."""
+_LONGEST_HEADER = 4096  # a longer one has properties that are worth a look of their own
+_MOST_PROPERTIES = 64  # each costs a microsecond or two, however many the sends
+_MOST_KEYS = 16  # ... and ten
 
 _LOWEST, _HIGHEST = 33, 126  # of the bytes that may differ in a property: no separator, no blank, nothing but ASCII
 _QUOTE, _BACKSLASH = b'"\\'
 
-_JSON_FIELDS = re.compile(rb'"extFields":\s*\{(?:\s*"[^"\\]*":\s*"(?:[^"\\]|\\.)*",?)*\s*\}')
+_JSON_FIELDS = re.compile(rb'"extFields":\s*\{(?:\s*"[^"\\]*":\s*"(?:[^"\\]|\\.)*+",?)*+\s*\}')
 _JSON_OPAQUE = re.compile(rb'"opaque":\s*(\d+)')
 _JSON_QUEUE = re.compile(rb'"e":\s*"(\d+)"')
 _JSON_TIME = re.compile(rb'"g":\s*"(\d+)"')
-_JSON_PROPERTIES = re.compile(rb'"i":\s*"((?:[^"\\]|\\.)*)"')
+_JSON_PROPERTIES = re.compile(rb'"i":\s*"((?:[^"\\]|\\.)*+)"')
 _JSON_NAME_END, _JSON_VALUE_END = rb"\u0001", rb"\u0002"
 _OPAQUE_IN_BINARY = slice(5, 9)
 _MAP_AT = 21
@@ -140,10 +143,14 @@ def _is_plain(texts: NDArray[Any], header_type: int) -> bool:
 
 def _places(first: Request) -> _Places | None:
     """Where the values are in the first header; None where that is not certain."""
-    header = first.header
-    if not isinstance(header, SendMessageHeaderV2) or first.flag or first.header_type not in (0, 1):
+    header, raw, is_json = first.header, first.raw_header, first.header_type == 0
+    if (
+        not isinstance(header, SendMessageHeaderV2)
+        or first.flag
+        or first.header_type not in (0, 1)
+        or len(raw) > _LONGEST_HEADER
+    ):
         return None
-    raw, is_json = first.raw_header, first.header_type == 0
     places = _places_in_json(raw) if is_json else _places_in_map(raw)
     if places is None:
         return None
@@ -154,7 +161,8 @@ def _places(first: Request) -> _Places | None:
         first.opaque == (int(opaque) if is_json else int.from_bytes(opaque, "big", signed=True))
         and header.queueId == int(raw[places.queue])
         and header.bornTimestamp == int(raw[places.time])
-        and len(read.values) == len(read.named) == len(places.properties.values)
+        and len(read.values) == len(read.named) == len(places.properties.values) <= _MOST_PROPERTIES
+        and len(read.keys) <= _MOST_KEYS
         and {name: properties[place] for name, place in read.named.items()}
         == {name: raw[place] for name, place in places.properties.named.items()}
     )
@@ -162,10 +170,10 @@ def _places(first: Request) -> _Places | None:
 
 
 def _places_in_json(raw: bytes) -> _Places | None:
-    fields = list(_JSON_FIELDS.finditer(raw))
-    if len(fields) != 1 or raw.count(b'"extFields"') != 1:
+    fields = _JSON_FIELDS.search(raw)
+    if fields is None or raw.count(b'"extFields"') != 1:
         return None
-    begin, end = fields[0].span()
+    begin, end = fields.span()
     opaque = _only(_JSON_OPAQUE, raw)
     queue, time = _only(_JSON_QUEUE, raw, begin, end), _only(_JSON_TIME, raw, begin, end)
     properties = _only(_JSON_PROPERTIES, raw, begin, end)
@@ -187,5 +195,7 @@ def _places_in_map(raw: bytes) -> _Places | None:
 
 def _only(pattern: re.Pattern[bytes], raw: bytes, begin: int = 0, end: int = 1 << 20) -> slice | None:
     """The place of the pattern's group, if it occurs once."""
-    found = list(pattern.finditer(raw, begin, end))
-    return slice(*found[0].span(1)) if len(found) == 1 else None
+    found = pattern.search(raw, begin, end)
+    if found is None or pattern.search(raw, found.start() + 1, end) is not None:
+        return None
+    return slice(*found.span(1))

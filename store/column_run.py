@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from rocketlet.common.columns import bounds_of_equal
 from rocketlet.common.message_record import HEAD_SIZE, Buffer, head_dtype
 from rocketlet.store.message_run import Shared, crc_column
 
@@ -34,15 +35,13 @@ class ColumnRun:
     tags_codes: NDArray[Any]
     key_hashes: NDArray[Any]
 
-    def by_queue(self) -> list[tuple[int, NDArray[Any]]]:
-        """Each queue id with the numbers of its messages, in their order."""
-        ids = self.queue_ids
-        first = int(ids[0])
-        if (ids == first).all():
-            import numpy
-
-            return [(first, numpy.arange(len(ids)))]
-        return [(queue_id, (ids == queue_id).nonzero()[0]) for queue_id in dict.fromkeys(ids.tolist())]
+    def by_queue(self) -> tuple[NDArray[Any], list[tuple[int, int, int]]]:
+        """The messages in the order of their queues, each queue's in their own; and of each queue its id and where its
+        messages begin and end."""
+        order = self.queue_ids.argsort(kind="stable")
+        ids = self.queue_ids[order]
+        bounds = bounds_of_equal(ids)
+        return order, list(zip(ids[bounds[:-1]].tolist(), bounds[:-1], bounds[1:], strict=True))
 
     def sizes(self, topic_field: bytes) -> NDArray[Any]:
         """Of each record."""
@@ -86,10 +85,11 @@ def rows_of(table: bytes, size: int) -> list[bytes]:
 
 @dataclass(slots=True)
 class AppendedColumns:
-    """Where the messages of a column run went: one after another up to `end`."""
+    """Where the messages of a column run went: one after another up to `end`. `queues` has of each queue its id, the
+    number of messages and their bytes."""
 
     log_offsets: NDArray[Any]
     sizes: NDArray[Any]
     queue_offsets: NDArray[Any]
-    groups: list[tuple[int, NDArray[Any]]]
+    queues: list[tuple[int, int, int]]
     end: int

@@ -15,6 +15,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rocketlet.common.columns import bounds_of_equal
 from rocketlet.common.crc import crc32
 from rocketlet.common.java_hashes import hash_column, hash_of_rows, index_hashes
 from rocketlet.common.java_numbers import INT32_MAX
@@ -72,8 +73,8 @@ class RecordColumns:
             return [rows] if len(rows) else []
         order = names.argsort(kind="stable")
         ordered, rows = names[order], rows[order]
-        bounds = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist(), len(rows)]
-        return sorted((rows[begin:end] for begin, end in pairwise(bounds)), key=lambda group: int(group[0]))
+        groups = (rows[begin:end] for begin, end in pairwise(bounds_of_equal(ordered)))
+        return sorted(groups, key=lambda group: int(group[0]))
 
 
 @cache
@@ -184,8 +185,7 @@ class _Reader:
         names = sizes << 32 | windows[numpy.maximum(topic_ends - 3, at)]
         order = names.argsort(kind="stable")
         ordered = names[order]
-        bounds = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist(), len(rows)]
-        spans = [(end - begin, begin) for begin, end in pairwise(bounds) if end - begin >= _FEW]
+        spans = [(end - begin, begin) for begin, end in pairwise(bounds_of_equal(ordered)) if end - begin >= _FEW]
         for count, begin in sorted(spans, reverse=True):
             yield int(sizes[order[begin]]), rows[order[begin : begin + count]]
 

@@ -12,6 +12,7 @@ import errno
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from itertools import repeat
 
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
@@ -22,7 +23,7 @@ from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
-from rocketlet.store.dispatch import Dispatch, NotedEntries, NotedRecords
+from rocketlet.store.dispatch import MANY_ENTRIES, Dispatch, NotedEntries, NotedEntry, NotedRecords
 from rocketlet.store.errors import (
     Closed,
     DiskFull,
@@ -143,7 +144,7 @@ class Writing:
         of them may be refused, or is the first of its queue, or they do not fit into one file."""
         if self.refusal is not None:
             return None
-        topic, groups = run.shared.topic, run.by_queue()
+        topic = run.shared.topic
         field = topic_field(topic)
         sizes = run.sizes(field)
         ends = sizes.cumsum()
@@ -152,34 +153,45 @@ class Writing:
         is_long = run.properties.shape[1] > PROPERTIES_MAX or int(sizes.max()) > self.config.max_message_size
         if is_long or not self._log.fits_in_file(size):
             return None
-        queues = [self._queues.queues.get((topic, queue_id)) for queue_id, _ in groups]
-        if any(queue is None or queue.delay_ms is not None or queue.ext is not None for queue in queues):
+        order, groups = run.by_queue()
+        queues = list[ConsumeQueue]()
+        for queue_id, _, _ in groups:
+            queue = self._queues.queues.get((topic, queue_id))
+            if queue is None or queue.delay_ms is not None or queue.ext is not None:
+                return None
+            queues.append(queue)
+        try:
+            for queue, (_, first, last) in zip(queues, groups, strict=True):
+                if queue.next_offset + last - first > queue.prepared:
+                    self._prepare(queue, last - first)
+            begin = self._log.room_for(size)
+        except PutRefused:
             return None
         import numpy
 
         queue_offsets = numpy.empty(count, numpy.int64)
-        try:
-            for queue, (_, rows) in zip(queues, groups, strict=True):
-                assert queue is not None
-                if queue.next_offset + len(rows) > queue.prepared:
-                    self._prepare(queue, len(rows))
-                queue_offsets[rows] = numpy.arange(queue.next_offset, queue.next_offset + len(rows))
-            begin = self._log.room_for(size)
-        except PutRefused:
-            return None
+        starts = numpy.array([queue.next_offset - first for queue, (_, first, _) in zip(queues, groups, strict=True)])
+        counts = numpy.array([last - first for _, first, last in groups])
+        queue_offsets[order] = starts.repeat(counts) + numpy.arange(count)
         now, log_offsets = self._clock(), begin + ends - sizes
         self._log.append_run(run.encode(field, sizes, log_offsets, queue_offsets, now))
-        entries = []
-        for queue, (_, rows) in zip(queues, groups, strict=True):
-            assert queue is not None
-            entries.append(NotedEntries(queue, queue.next_offset, log_offsets[rows], sizes[rows], run.tags_codes[rows]))
-            queue.next_offset += len(rows)
+        columns = log_offsets[order], sizes[order], run.tags_codes[order]
+        many, few = list[NotedEntries](), list[NotedEntry]()
+        for queue, (_, first, last) in zip(queues, groups, strict=True):
+            if last - first >= MANY_ENTRIES:
+                many.append(NotedEntries(queue, queue.next_offset, *(column[first:last] for column in columns)))
+            else:
+                numbers = range(queue.next_offset, queue.next_offset + last - first)
+                few += zip(repeat(queue), numbers, *(column[first:last].tolist() for column in columns), strict=False)
+            queue.next_offset += last - first
         hashes = run.key_hashes
         keys = IndexColumns(hashes.ravel(), log_offsets.repeat(hashes.shape[1]), now)
-        self._dispatch.noted.append(NotedRecords(log_offsets, sizes, numpy.full(count, now), entries, keys))
+        self._dispatch.noted.append(NotedRecords(log_offsets, sizes, numpy.full(count, now), many, keys, few))
         self.count += count
         self.bytes += size
-        return AppendedColumns(log_offsets, sizes, queue_offsets, groups, begin + size)
+        totals = numpy.add.reduceat(columns[1], [first for _, first, _ in groups]).tolist()
+        by_queue = [(group[0], group[2] - group[1], total) for group, total in zip(groups, totals, strict=True)]
+        return AppendedColumns(log_offsets, sizes, queue_offsets, by_queue, begin + size)
 
     def _size_of(self, message: Put, queue: ConsumeQueue) -> int:
         """The size of its record; raises where it breaks a limit."""

@@ -116,10 +116,10 @@ class SendTogether:
         return run, wait
 
     def _count(self, topic: Topic, appended: AppendedColumns) -> None:
-        for queue_id, rows in appended.groups:
+        for queue_id, count, size in appended.queues:
             flow = topic.flow_into(queue_id, self._statistics)
-            flow.calls += len(rows)
-            flow.bytes += int(appended.sizes[rows].sum())
+            flow.calls += count
+            flow.bytes += size
         total = self._statistics.put
         total.calls += len(appended.sizes)
         total.bytes += int(appended.sizes.sum())
