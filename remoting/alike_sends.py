@@ -1,13 +1,13 @@
 """Sends that follow each other on a connection and are alike: their headers are the rows of a table.
 
 The sends of one producer differ in the number of the request, the queue, the time, and in values of properties such as
-the unique key; those are mostly as long as each other. Then one comparison of all headers with the first shows which
-bytes differ, and if these are in the places of such values, what the first header says of all else holds for all: 0.4
-µs a send, where reading each costs 3 with what the broker does with its properties.
+the unique key; those are mostly as long as each other. The first header tells where these values are (`shape_of`); the
+others have only to be compared with it, and so have the next ones of that producer (`read_alike`): half a microsecond a
+send, where reading each costs 3 with what the broker does with its properties.
 
-Invariant: each row says exactly what `RequestReader` would have read. A place is found in the first header, whose
-decoded fields must confirm it; the others have the same bytes around it, and inside it digits, or letters that neither
-end a value nor are an escape. Whatever else differs, the sends are read one by one.
+Invariant: each row says exactly what `RequestReader` would have read. A place is found in a header whose decoded fields
+confirm it; a row has the same bytes around it, and inside it digits, or letters that neither end a value nor are an
+escape. Whatever else differs, the sends are read one by one.
 
 Java: (none)
 """
@@ -15,8 +15,9 @@ Java: (none)
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rocketlet.common.decimal_columns import numbers_of
 from rocketlet.common.java_numbers import INT32_MAX
@@ -51,98 +52,95 @@ _BINARY_TIME = re.compile(rb"\0\x01g\0\0\0.(\d+)\0\x01h", re.DOTALL)
 _BINARY_PROPERTIES = re.compile(rb"\0\x01i(....)", re.DOTALL)
 
 
+_Places = tuple[slice, slice, slice, PropertyPlaces]
+"""Of opaque, queue id and time, and of the values of properties."""
+
+
 @dataclass(frozen=True, slots=True)
-class AlikeSends:
-    """`first` is read; `rows` are all headers. `properties` are places in a row, of which those in `varying` differ;
-    the others are as in the first."""
+class Shape:
+    """What the headers of a producer's sends have in common, and the places of the rest.
 
-    first: Request
-    rows: NDArray[Any]
-    bodies: list[Buffer]
-    opaques: NDArray[Any]
-    queue_ids: NDArray[Any]
-    born_timestamps: NDArray[Any]
-    properties: PropertyPlaces
-    varying: frozenset[bytes]
+    `header` and `row` are those of the first, of which all but `queueId`, `bornTimestamp` and values of properties
+    holds for each send. `fixed` is 255 where a row has to be as the first, and 0 elsewhere; `texts` are the numbers of
+    the bytes of values that may differ.
+    """
 
-    @property
-    def count(self) -> int:
-        return len(self.bodies)
-
-
-class _Places(NamedTuple):
+    header_type: int
+    header: SendMessageHeaderV2
+    row: NDArray[Any]
+    fixed: NDArray[Any]
+    texts: NDArray[Any]
     opaque: slice
     queue: slice
     time: slice
     properties: PropertyPlaces
 
 
-def read_alike(first: Request, frames: Frames) -> AlikeSends | None:
-    """The sends from the first frame on that are alike; None where they are too few. `first` is the request in the
-    first frame, a send by letters."""
-    data, view, size = frames.data, memoryview(frames.data), len(first.raw_header)
+@dataclass(frozen=True, slots=True)
+class AlikeSends:
+    """Sends of one shape: `rows` are their headers."""
+
+    rows: NDArray[Any]
+    bodies: list[Buffer]
+    opaques: NDArray[Any]
+    queue_ids: NDArray[Any]
+    born_timestamps: NDArray[Any]
+
+    @property
+    def count(self) -> int:
+        return len(self.bodies)
+
+
+def read_alike(shape: Shape, frames: Frames) -> AlikeSends | None:
+    """The sends of that shape from the first frame on; None where they are too few."""
+    data, view, size = frames.data, memoryview(frames.data), len(shape.row)
     headers, bodies = list[bytes](), list[Buffer]()
     for header_type, header, body, end in frames.frames[:MOST]:
-        if body - header != size or header_type != first.header_type:
+        if body - header != size or header_type != shape.header_type:
             break
         headers.append(data[header:body])
         bodies.append(view[body:end])
-    places = _places(first) if len(headers) >= FEW else None
-    if places is None:
+    if len(headers) < FEW:
         return None
     import numpy
 
     rows = numpy.frombuffer(b"".join(headers), numpy.uint8).reshape(-1, size)
-    may_differ, texts = _may_differ(size, places)
-    difference = rows ^ rows[0]
-    differs = numpy.bitwise_or.reduce(difference, axis=0) != 0
-    if bool((differs & ~may_differ).any()):
-        count = int((difference[:, ~may_differ].any(axis=1)).argmax())  # the first row that is not alike
+    differs = (rows ^ shape.row) & shape.fixed
+    if differs.any():
+        count = int(differs.any(axis=1).argmax())  # the first row that is not alike
         if count < FEW:
             return None
         rows, bodies = rows[:count], bodies[:count]
-        differs = numpy.bitwise_or.reduce(difference[:count], axis=0) != 0
-    opaques, queue_ids = _opaques(rows, places.opaque, first.header_type), numbers_of(rows[:, places.queue])
-    times = numbers_of(rows[:, places.time])
-    is_plain = _is_plain(rows[:, differs & texts], first.header_type)
-    if opaques is None or queue_ids is None or times is None or not is_plain:
+    if _is_odd(rows[:, shape.texts], shape.header_type).any():
         return None
-    varying = frozenset(name for name, place in places.properties.named.items() if differs[place].any())
-    return AlikeSends(first, rows, bodies, opaques, queue_ids, times, places.properties, varying)
+    opaques, queue_ids = _opaques(rows, shape), numbers_of(rows[:, shape.queue])
+    times = numbers_of(rows[:, shape.time])
+    if opaques is None or queue_ids is None or times is None:
+        return None
+    return AlikeSends(rows, bodies, opaques, queue_ids, times)
 
 
-def _may_differ(size: int, places: _Places) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Which bytes of a header may differ, and which of these are text."""
-    import numpy
-
-    texts = numpy.zeros(size, bool)
-    for place in places.properties.named.values():
-        texts[place] = True
-    may_differ = texts.copy()
-    may_differ[places.opaque] = may_differ[places.queue] = may_differ[places.time] = True
-    return may_differ, texts
-
-
-def _opaques(rows: NDArray[Any], place: slice, header_type: int) -> NDArray[Any] | None:
-    if header_type == 0:
-        numbers = numbers_of(rows[:, place])
+def _opaques(rows: NDArray[Any], shape: Shape) -> NDArray[Any] | None:
+    if shape.header_type == 0:
+        numbers = numbers_of(rows[:, shape.opaque])
         return None if numbers is None or bool((numbers > INT32_MAX).any()) else numbers
     import numpy
 
-    opaques: NDArray[Any] = numpy.ascontiguousarray(rows[:, place]).view(">i4").ravel()
+    opaques: NDArray[Any] = numpy.ascontiguousarray(rows[:, shape.opaque]).view(">i4").ravel()
     return opaques
 
 
-def _is_plain(texts: NDArray[Any], header_type: int) -> bool:
-    """Whether no byte ends a value or is part of an escape."""
-    is_odd = texts - _LOWEST > _HIGHEST - _LOWEST
+def _is_odd(texts: NDArray[Any], header_type: int) -> NDArray[Any]:
+    """Which bytes may end a value, or a word in it, or be part of an escape."""
+    is_odd: NDArray[Any] = texts - _LOWEST > _HIGHEST - _LOWEST
     if header_type == 0:
         is_odd |= (texts == _QUOTE) | (texts == _BACKSLASH)
-    return not is_odd.any()
+    return is_odd
 
 
-def _places(first: Request) -> _Places | None:
-    """Where the values are in the first header; None where that is not certain."""
+def shape_of(first: Request, shared: Collection[bytes]) -> Shape | None:
+    """The shape of a send by letters; None where it is not certain what is where. The properties named in `shared` have
+    to have the same value in all."""
     header, raw, is_json = first.header, first.raw_header, first.header_type == 0
     if (
         not isinstance(header, SendMessageHeaderV2)
@@ -154,19 +152,29 @@ def _places(first: Request) -> _Places | None:
     places = _places_in_json(raw) if is_json else _places_in_map(raw)
     if places is None:
         return None
+    opaque, queue, time, texts = places
     properties = header.properties.encode("utf-8", "replace")
-    opaque = raw[places.opaque]
     read = property_places(properties)
     is_confirmed = (
-        first.opaque == (int(opaque) if is_json else int.from_bytes(opaque, "big", signed=True))
-        and header.queueId == int(raw[places.queue])
-        and header.bornTimestamp == int(raw[places.time])
-        and len(read.values) == len(read.named) == len(places.properties.values) <= _MOST_PROPERTIES
+        first.opaque == (int(raw[opaque]) if is_json else int.from_bytes(raw[opaque], "big", signed=True))
+        and header.queueId == int(raw[queue])
+        and header.bornTimestamp == int(raw[time])
+        and len(read.values) == len(read.named) == len(texts.values) <= _MOST_PROPERTIES
         and len(read.keys) <= _MOST_KEYS
         and {name: properties[place] for name, place in read.named.items()}
-        == {name: raw[place] for name, place in places.properties.named.items()}
+        == {name: raw[place] for name, place in texts.named.items()}
     )
-    return places if is_confirmed else None
+    if not is_confirmed:
+        return None
+    import numpy
+
+    row, fixed = numpy.frombuffer(raw, numpy.uint8), numpy.full(len(raw), 255, numpy.uint8)
+    for name, place in texts.named.items():
+        if name not in shared:
+            fixed[place] = numpy.where(_is_odd(row[place], first.header_type), 255, 0)
+    differing = (fixed == 0).nonzero()[0]
+    fixed[opaque] = fixed[queue] = fixed[time] = 0
+    return Shape(first.header_type, header, row, fixed, differing, opaque, queue, time, texts)
 
 
 def _places_in_json(raw: bytes) -> _Places | None:
@@ -180,7 +188,7 @@ def _places_in_json(raw: bytes) -> _Places | None:
     if opaque is None or begin < opaque.start < end or queue is None or time is None or properties is None:
         return None
     text = property_places(raw, properties.start, properties.stop, name_end=_JSON_NAME_END, value_end=_JSON_VALUE_END)
-    return _Places(opaque, queue, time, text)
+    return opaque, queue, time, text
 
 
 def _places_in_map(raw: bytes) -> _Places | None:
@@ -190,7 +198,7 @@ def _places_in_map(raw: bytes) -> _Places | None:
     if queue is None or time is None or size is None:
         return None
     end = size.stop + int.from_bytes(raw[size], "big")
-    return _Places(_OPAQUE_IN_BINARY, queue, time, property_places(raw, size.stop, end))
+    return _OPAQUE_IN_BINARY, queue, time, property_places(raw, size.stop, end)
 
 
 def _only(pattern: re.Pattern[bytes], raw: bytes, begin: int = 0, end: int = 1 << 20) -> slice | None:

@@ -112,7 +112,7 @@ PlainFunction = Callable[[Request], Answer | Deferred]
 AsyncFunction = Callable[[Request], Awaitable[Answer]]
 
 
-FEW = 20
+FEW = 16
 """From so many requests on it is faster to serve alike ones together."""
 
 

@@ -140,16 +140,19 @@ class SendAnswers:
             self._durability.want_flush_soon()
         return self._success(stored)
 
-    def answer_together(self, sends: AlikeSends, appended: AppendedColumns, *, wait: bool) -> bytes | Deferred:
-        """`answer` of plain sends to a topic that is saved: all frames, or DEFERRED if they have to wait."""
+    def answer_together(
+        self, first: Request, sends: AlikeSends, appended: AppendedColumns, *, wait: bool
+    ) -> bytes | Deferred:
+        """`answer` of plain sends to a topic that is saved, of which `first` is the first: all frames, or DEFERRED if
+        they have to wait."""
         ready = self.terms.now.ready
         assert ready is not None
         offsets = appended.log_offsets, sends.queue_ids, appended.queue_offsets
-        frames = ready.frames(sends.first.header_type, sends.opaques, *offsets)
+        frames = ready.frames(first.header_type, sends.opaques, *offsets)
         if self.terms.now.waits:
             if wait:
-                sends.first.body = b""  # a view, which would hold the whole chunk
-                self._waiting.append(StoredTogether(sends.first, frames, sends.opaques, sends.queue_ids, appended))
+                first.body = b""  # a view, which would hold the whole chunk
+                self._waiting.append(StoredTogether(first, frames, sends.opaques, sends.queue_ids, appended))
                 self.waits += sends.count
                 return DEFERRED
             self._durability.want_flush_soon()

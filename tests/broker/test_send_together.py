@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from rocketlet.broker.handlers import send_together
 from rocketlet.broker.handlers.send_together import SendTogether
 from rocketlet.remoting.command import Command, HeaderType
 from rocketlet.remoting.frame_codec import encode
@@ -88,7 +87,7 @@ async def both(frames: Sequence[bytes], *, changed: dict[str, Any] | None = None
     for together in (True, False):
         with pytest.MonkeyPatch.context() as patched:
             if not together:
-                patched.setattr(send_together, "read_alike", lambda *_: None)
+                patched.setattr(SendTogether, "serve", lambda *_: None)
             async with memory_broker(**(changed or {})) as one:
                 client = await opened(one)
                 received = await answers(client, frames)  # of new topics in any order
@@ -106,7 +105,8 @@ CHANGES = st.fixed_dictionaries(
     optional={
         "body": st.sampled_from([b"", b"x" * 300, b"x" * 70_000]),
         "tail": st.sampled_from([
-            "\x02WAIT\x01true", "\x02WAIT\x01false", "\x02KEYS\x01k1 k2", "\x02DELAY\x011", "\x02CLUSTER\x01other",
+            "\x02WAIT\x01true", "\x02WAIT\x01false", "\x02KEYS\x01k1 k2",
+            "\x02KEYS\x01k1xk2", "\x02DELAY\x011", "\x02CLUSTER\x01other",
             "\x02KEYS\x01\u00fc", "\x02", "\x02p\x01\x00", "\x02TIMER_DELAY_SEC\x011",
         ]),
         "e": st.sampled_from(["0", "3", "4", "9", "-1"]),
