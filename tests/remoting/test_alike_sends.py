@@ -52,9 +52,9 @@ def one_by_one(data: bytes) -> list[Request | Command | None]:
     return requests
 
 
-def assert_same(shape: Shape, found: AlikeSends, data: bytes) -> None:
-    """Every row says what its frame says, and what the first one said for all."""
-    first = cast(Request, one_by_one(data)[0]).header
+def assert_same(shape: Shape, found: AlikeSends, data: bytes, like: bytes | None = None) -> None:
+    """Every row says what its frame says, and what the one that the shape is of said for all."""
+    first = cast(Request, one_by_one(like or data)[0]).header
     for row, request in enumerate(one_by_one(data)[: found.count]):
         assert isinstance(request, Request)
         header = request.header
@@ -149,7 +149,7 @@ def test_a_shape_is_known_again_in_later_sends(kind: HeaderType, one: dict[str, 
     first, later = a_send(0, kind, **one), b"".join(a_send(number, kind, **other) for number in range(FEW))
     found = alike(later, first)
     if found is not None:
-        assert_same(*found, later)
+        assert_same(*found, later, first)
     elif one == other and not one:
         raise AssertionError("plain sends are alike")
 
