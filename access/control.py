@@ -19,7 +19,7 @@ from rocketlet.access.gate import Gate
 from rocketlet.common.clock import WallClock
 from rocketlet.common.settings import SettingsError
 from rocketlet.remoting.command import Command
-from rocketlet.remoting.dispatch import Admit
+from rocketlet.remoting.dispatch import Admission
 from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.signing import Signer
 
@@ -27,7 +27,7 @@ log = logging.getLogger("rocketlet.access.control")
 
 
 class AccessControl:
-    """Without aclEnable everything is admitted, and `admit` is None, so that the check costs nothing."""
+    """Without aclEnable everything is admitted, and `admission` is None, so that the check costs nothing."""
 
     def __init__(
         self, config: Callable[[], AccessConfig], folder: Folder, clock: WallClock, peers: Peers | None = None
@@ -50,9 +50,9 @@ class AccessControl:
         """Signs what this server asks others for, where tools.yml names an account."""
 
     @property
-    def admit(self) -> Admit | None:
+    def admission(self) -> Admission | None:
         """The check for `remoting.Server`."""
-        return self.gate.admit if self.enabled else None
+        return self.gate if self.enabled else None
 
     async def open(self) -> None:
         """Read the files. Raises FileError, OSError, SettingsError."""

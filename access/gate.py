@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from rocketlet.access.accounts import Account, Rules
 from rocketlet.access.verdicts import Denied, Reason, as_java_does, check_strictly, strictly
 from rocketlet.remoting.access import Access, Need, Permission, Resource
+from rocketlet.remoting.errors import BodyError
 from rocketlet.remoting.handler import Refused, Request
 from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.rates import Rates
@@ -68,6 +69,15 @@ class Gate:
                     raise _too_fast(account, self.rate)
         except Denied as denied:
             raise self._refused(request, denied) from None
+
+    def admits(self, request: Request, access: Access) -> bool:
+        """Whether `admit` would certainly let it pass; nothing is counted, logged or used up."""
+        names = request.connection.certified_names
+        try:
+            self._judge(self._rules(), access, request, self._certified(names) if names else "")
+        except (Denied, BodyError):
+            return False
+        return not self.rate
 
     def _certified(self, names: tuple[str, ...]) -> str:
         return next((self._certificates[name] for name in names if name in self._certificates), "")

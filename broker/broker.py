@@ -166,7 +166,7 @@ class Broker:
             events=[self.clients, parts.waiting_pops],
             before_answers=requests.before_answers,
             after_turn=requests.after_turn,
-            admit=parts.access.admit,
+            admission=parts.access.admission,
             peers=parts.peers,
         )
 

@@ -107,7 +107,7 @@ class NameServer:
                 self._network,
                 self._server_config,
                 events=[self._liveness],
-                admit=self.access.admit,
+                admission=self.access.admission,
                 peers=self.peers,
             )
             async with trio.open_nursery() as nursery:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from rocketlet.common.decimal_columns import numbers_of
 from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.property_places import PropertyPlaces, property_places
-from rocketlet.remoting.frame_codec import Buffer
 from rocketlet.remoting.handler import FEW, Frames, Request
 from rocketlet.remoting.header_rocketmq_typed import read_send
 from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
@@ -44,15 +43,18 @@ _JSON_OPAQUE = re.compile(rb'"opaque":\s*(\d+)')
 _JSON_QUEUE = re.compile(rb'"e":\s*"(\d+)"')
 _JSON_TIME = re.compile(rb'"g":\s*"(\d+)"')
 _JSON_PROPERTIES = re.compile(rb'"i":\s*"((?:[^"\\]|\\.)*+)"')
+_JSON_SIGNATURE = re.compile(rb'"Signature":\s*"([^"\\]{28})"')
 _JSON_NAME_END, _JSON_VALUE_END = rb"\u0001", rb"\u0002"
 _OPAQUE_IN_BINARY = slice(5, 9)
 _MAP_AT = 21
 _BINARY_QUEUE = re.compile(rb"\0\x01e\0\0\0.(\d+)\0\x01f", re.DOTALL)
 _BINARY_TIME = re.compile(rb"\0\x01g\0\0\0.(\d+)\0\x01h", re.DOTALL)
+_BINARY_SIGNATURE = re.compile(rb"\0\x09Signature\0\0\0\x1c(.{28})", re.DOTALL)
 _BINARY_PROPERTIES = re.compile(rb"\0\x01i(....)", re.DOTALL)
 
-_Places = tuple[slice, slice, slice, PropertyPlaces]
-"""Of opaque, queue id and time, and of the values of properties."""
+_Places = tuple[slice, slice, slice, slice, PropertyPlaces]
+"""Of opaque, queue id, time and signature, and of the values of properties."""
+_NONE = slice(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class Shape:
     opaque: slice
     queue: slice
     time: slice
+    signature: slice
     properties: PropertyPlaces
 
 
@@ -78,7 +81,7 @@ class AlikeSends:
     """Sends of one shape: `rows` are their headers."""
 
     rows: NDArray[Any]
-    bodies: list[Buffer]
+    bodies: list[memoryview]
     opaques: NDArray[Any]
     queue_ids: NDArray[Any]
     born_timestamps: NDArray[Any]
@@ -91,7 +94,7 @@ class AlikeSends:
 def read_alike(shape: Shape, frames: Frames) -> AlikeSends | None:
     """The sends of that shape from the first frame on; None where they are too few."""
     data, view, size = frames.data, memoryview(frames.data), len(shape.row)
-    headers, bodies = list[bytes](), list[Buffer]()
+    headers, bodies = list[bytes](), list[memoryview]()
     for header_type, header, body, end in frames.frames[:MOST]:
         if body - header != size or header_type != shape.header_type:
             break
@@ -108,7 +111,7 @@ def read_alike(shape: Shape, frames: Frames) -> AlikeSends | None:
         if count < FEW:
             return None
         rows, bodies = rows[:count], bodies[:count]
-    if _is_odd(rows[:, shape.texts], shape.header_type).any():
+    if any(_is_odd(rows[:, place], shape.header_type).any() for place in (shape.texts, shape.signature)):
         return None
     opaques, queue_ids = _opaques(rows, shape), numbers_of(rows[:, shape.queue])
     times = numbers_of(rows[:, shape.time])
@@ -149,7 +152,7 @@ def shape_of(first: Request, shared: Collection[bytes]) -> Shape | None:
     places = _places_in_json(raw) if is_json else _places_in_map(raw)
     if places is None:
         return None
-    opaque, queue, time, texts = places
+    opaque, queue, time, signature, texts = places
     properties = header.properties.encode("utf-8", "replace")
     read = property_places(properties)
     is_confirmed = (
@@ -170,8 +173,8 @@ def shape_of(first: Request, shared: Collection[bytes]) -> Shape | None:
         if name not in shared:
             fixed[place] = numpy.where(_is_odd(row[place], first.header_type), 255, 0)
     differing = (fixed == 0).nonzero()[0]
-    fixed[opaque] = fixed[queue] = fixed[time] = 0
-    return Shape(first.header_type, row, fixed, differing, opaque, queue, time, texts)
+    fixed[opaque] = fixed[queue] = fixed[time] = fixed[signature] = 0
+    return Shape(first.header_type, row, fixed, differing, opaque, queue, time, signature, texts)
 
 
 def _places_in_json(raw: bytes) -> _Places | None:
@@ -185,7 +188,7 @@ def _places_in_json(raw: bytes) -> _Places | None:
     if opaque is None or begin < opaque.start < end or queue is None or time is None or properties is None:
         return None
     text = property_places(raw, properties.start, properties.stop, name_end=_JSON_NAME_END, value_end=_JSON_VALUE_END)
-    return opaque, queue, time, text
+    return opaque, queue, time, _only(_JSON_SIGNATURE, raw, begin, end) or _NONE, text
 
 
 def _places_in_map(raw: bytes) -> _Places | None:
@@ -195,7 +198,8 @@ def _places_in_map(raw: bytes) -> _Places | None:
     if queue is None or time is None or size is None:
         return None
     end = size.stop + int.from_bytes(raw[size], "big")
-    return _OPAQUE_IN_BINARY, queue, time, property_places(raw, size.stop, end)
+    signature = _only(_BINARY_SIGNATURE, raw) or _NONE
+    return _OPAQUE_IN_BINARY, queue, time, signature, property_places(raw, size.stop, end)
 
 
 def _only(pattern: re.Pattern[bytes], raw: bytes, begin: int = 0, end: int = 1 << 20) -> slice | None:

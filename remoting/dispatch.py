@@ -29,7 +29,8 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import partial
+from typing import Protocol, cast
 
 import trio
 
@@ -125,8 +126,14 @@ class _Entry:
     together: TogetherFunction | None
 
 
-Admit = Callable[[Request, Access], None]
-"""Asked before each handler whether the request may be served, by its entry in the table. Raises Refused, BodyError."""
+class Admission(Protocol):
+    """Asked before each handler whether the request may be served, by its entry in the table."""
+
+    def admit(self, request: Request, access: Access) -> None:
+        """Raises Refused, BodyError."""
+
+    def admits(self, request: Request, access: Access) -> bool:
+        """Whether `admit` would certainly let it pass; nothing is counted, logged or used up."""
 
 
 class Dispatch:
@@ -142,11 +149,11 @@ class Dispatch:
         limits: Mapping[str, FamilyLimit] = DEFAULT_LIMITS,
         frame_limit: int = FRAME_LIMIT,
         header_limit: int = REQUEST_HEADER_LIMIT,
-        admit: Admit | None = None,
+        admission: Admission | None = None,
         peers: Peers | None = None,
     ) -> None:
         self._hooks = tuple(hooks)
-        self._admit = admit
+        self._admission = admission
         self._peers = peers or Peers()
         self._before_answers = before_answers
         self._after_turn = after_turn
@@ -222,14 +229,14 @@ class Dispatch:
             entry is None
             or entry.together is None
             or self._hooks
-            or self._admit is not None
             or self._peers.limits_requests
             or entry.family.in_flight + len(frames) > entry.family.limit.most
             or connection.held_size > MAX_HELD_BY_CONNECTION
         ):
             return 0
         assert isinstance(request, Request)
-        served = entry.together(request, Frames(data, frames))
+        admits = partial(self._admission.admits, access=entry.access) if self._admission is not None else None
+        served = entry.together(request, Frames(data, frames, admits))
         if served is None:
             return 0
         if isinstance(served.answers, Deferred):
@@ -284,8 +291,8 @@ class Dispatch:
                 )
             if self._peers.limits_requests:
                 self._check_rate(request)
-            if self._admit is not None:
-                self._admit(request, entry.access)
+            if self._admission is not None:
+                self._admission.admit(request, entry.access)
             if entry.task is not None:
                 request.body = bytes(request.body)  # a view would hold the whole chunk
                 self._begin_request(request, entry)
@@ -326,8 +333,8 @@ class Dispatch:
         while True:
             try:
                 request.ready = await later.until()
-                if self._admit is not None:
-                    self._admit(request, entry.access)
+                if self._admission is not None:
+                    self._admission.admit(request, entry.access)
                 answer = entry.function(request) if entry.task is None else await entry.task(request)
             except Later as again:
                 later = again

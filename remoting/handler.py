@@ -117,10 +117,12 @@ FEW = 16
 
 
 class Frames(NamedTuple):
-    """The frames of a turn: the bytes, and of each (header type, begin of header, begin of body, end)."""
+    """The frames of a turn: the bytes, and of each (header type, begin of header, begin of body, end). `admits` tells
+    whether access control lets a request pass, where there is access control."""
 
     data: bytes
     frames: Sequence[tuple[int, int, int, int]]
+    admits: Callable[[Request], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

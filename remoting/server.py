@@ -26,7 +26,7 @@ import trio
 from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.config import ServerConfig, TlsMode
 from rocketlet.remoting.connection import Connection, Limits
-from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Admit, Dispatch, FamilyLimit
+from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Admission, Dispatch, FamilyLimit
 from rocketlet.remoting.events import ConnectionEvents, notify
 from rocketlet.remoting.first_byte import detect_tls
 from rocketlet.remoting.handler import HandlerTable, ServerHook
@@ -65,7 +65,7 @@ class Server:
         before_answers: Callable[[], None] | None = None,
         after_turn: Callable[[], None] | None = None,
         limits: Mapping[str, FamilyLimit] = DEFAULT_LIMITS,
-        admit: Admit | None = None,
+        admission: Admission | None = None,
         peers: Peers | None = None,
     ) -> None:
         """`peers` is shared by the servers of a process. Raises SettingsError if certificates cannot be loaded."""
@@ -80,7 +80,7 @@ class Server:
             after_turn=after_turn,
             limits=limits,
             frame_limit=config.frame_max_length,
-            admit=admit,
+            admission=admission,
             peers=peers,
         )
         self._limits = Limits(

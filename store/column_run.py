@@ -9,6 +9,7 @@ Java: (none)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ class ColumnRun:
     flag: int
     queue_ids: NDArray[Any]
     born_timestamps: NDArray[Any]
-    bodies: list[Buffer]
+    bodies: Sequence[Buffer]
     properties: NDArray[Any]
     tags_codes: NDArray[Any]
     key_hashes: NDArray[Any]

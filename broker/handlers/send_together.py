@@ -10,6 +10,8 @@ Java: broker/processor/SendMessageProcessor.java
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +94,8 @@ class SendTogether:
             sends = read_alike(plan.shape, frames) if plan is not None else None
         if plan is None or sends is None or int(sends.queue_ids.max()) >= topic.queues:
             return None
+        if frames.admits is not None and not _are_admitted(first, sends, frames, frames.admits):
+            return None  # each is told why
         shared = Shared(
             topic.name,
             header.queueId,
@@ -137,6 +141,15 @@ class SendTogether:
         total = self._statistics.put
         total.calls += len(appended.sizes)
         total.bytes += int(appended.sizes.sum())
+
+
+def _are_admitted(first: Request, sends: AlikeSends, frames: Frames, admits: Callable[[Request], bool]) -> bool:
+    request = copy(first)
+    for (_, header, body_at, _), body in zip(frames.frames, sends.bodies, strict=False):
+        request.raw_header, request.body = frames.data[header:body_at], body
+        if not admits(request):
+            return False
+    return True
 
 
 def _run(plan: _Plan, sends: AlikeSends, shared: Shared, flag: int) -> ColumnRun:

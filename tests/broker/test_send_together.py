@@ -17,30 +17,53 @@ from rocketlet.remoting.command import Command, HeaderType
 from rocketlet.remoting.frame_codec import encode
 from rocketlet.remoting.handler import FEW
 from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.remoting.signing import Signer
 from rocketlet.store.errors import FlushFailed
 from tests.broker.test_sending import stuck_disk
 from tests.support.memory_broker import RunningBroker, memory_broker
+from tests.support.memory_folder import MemoryFolder, account, accounts
 from tests.support.properties import examples
 from tests.support.raw_client import RawClient
 
+GUARDED: dict[str, Any] = {
+    "acl_enable": True,
+    "accounts": MemoryFolder(
+        accounts(
+            account("operator", admin=True),
+            account("webshop", topics=("T=PUB",)),
+            account("stranger", topics=("U=PUB",)),
+        )
+    ),
+}
+WEBSHOP = Signer("webshop", "correct-horse")
 QUEUES = 4  # of a topic that a first send creates
 JSON, BINARY = HeaderType.JSON, HeaderType.ROCKETMQ
 
 
-def a_send(number: int, kind: HeaderType = BINARY, body: bytes = b"body", tail: str = "", **changes: str) -> bytes:
+def a_send(
+    number: int,
+    kind: HeaderType = BINARY,
+    body: bytes = b"body",
+    tail: str = "",
+    signer: Signer | None = None,
+    **changes: str,
+) -> bytes:
     ext = {
         "a": "PG", "b": "T", "c": "TBW102", "d": str(QUEUES), "e": str(number % QUEUES), "f": "0",
         "g": str(1_700_000_000_000 + number), "h": "3", "i": f"UNIQ_KEY\x01{number:08X}\x02TAGS\x01A{tail}",
         "j": "0", "k": "false", "m": "false",
     }  # fmt: skip
-    return encode(Command(310, 100 + number, ext=ext | changes, body=body, header_type=kind))
+    command = Command(310, 100 + number, ext=ext | changes, body=body, header_type=kind)
+    if signer is not None:
+        signer.before("", command)
+    return encode(command)
 
 
-async def opened(one: RunningBroker) -> RawClient:
+async def opened(one: RunningBroker, signer: Signer | None = None) -> RawClient:
     """A connection; every queue of the topic has a message."""
     client = RawClient(await one.network.dial(one.bound))
     for queue_id in range(QUEUES):
-        assert (await client.ask(a_send(0, e=str(queue_id), tail="\x02WAIT\x01false"))).code == 0
+        assert (await client.ask(a_send(0, e=str(queue_id), tail="\x02WAIT\x01false", signer=signer))).code == 0
     return client
 
 
@@ -81,7 +104,9 @@ def outcome(one: RunningBroker) -> tuple[Any, ...]:
     return files, totals, statistics.put_failed, store.statistics().puts, store.dispatched.value
 
 
-async def both(frames: Sequence[bytes], *, changed: dict[str, Any] | None = None) -> list[Command]:
+async def both(
+    frames: Sequence[bytes], *, changed: dict[str, Any] | None = None, signer: Signer | None = None
+) -> list[Command]:
     """The answers, after the same frames went to a broker that serves sends together and to one that does not."""
     outcomes = []
     for together in (True, False):
@@ -89,7 +114,7 @@ async def both(frames: Sequence[bytes], *, changed: dict[str, Any] | None = None
             if not together:
                 patched.setattr(SendTogether, "serve", lambda *_: None)
             async with memory_broker(**(changed or {})) as one:
-                client = await opened(one)
+                client = await opened(one, signer)
                 received = await answers(client, frames)  # of new topics in any order
                 outcomes.append((sorted(received, key=lambda answer: answer.opaque), outcome(one)))
     assert outcomes[0] == outcomes[1]
@@ -189,3 +214,36 @@ async def test_those_that_wait_are_in_progress_until_their_connection_closes(aut
             await client.stream.aclose()
             await wait_all_tasks_blocked()
             assert in_progress_of(one) == 0
+
+
+class TestSignedSends:
+    """With access control, each request is checked before any is stored."""
+
+    @pytest.mark.parametrize("kind", [JSON, BINARY])
+    async def test_they_are_served_together(
+        self, autojump_clock: MockClock, kind: HeaderType, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        frames = [a_send(number, kind, signer=WEBSHOP) for number in range(60)]
+        with counted(monkeypatch) as counts:
+            received = await both(frames, changed=GUARDED, signer=WEBSHOP)
+        assert {answer.code for answer in received} == {0}
+        assert sum(counts) >= 48
+
+    @pytest.mark.parametrize("wrong", [0, FEW, 2 * FEW + 3])
+    @pytest.mark.parametrize("kind", [JSON, BINARY])
+    async def test_one_that_is_not_admitted_is_refused_and_no_other(
+        self, autojump_clock: MockClock, kind: HeaderType, wrong: int
+    ) -> None:
+        right = [a_send(number, kind, signer=WEBSHOP) for number in range(3 * FEW)]
+        for signer in (Signer("webshop", "wrong-secret"), Signer("stranger", "correct-horse")):
+            frames = [*right]
+            frames[wrong] = a_send(wrong, kind, signer=signer)
+            received = await both(frames, changed=GUARDED, signer=WEBSHOP)
+            refused = [answer.opaque - 100 for answer in received if answer.code]
+            assert refused == [wrong]
+
+    async def test_an_account_with_a_limit_has_each_counted_once(self, autojump_clock: MockClock) -> None:
+        frames = [a_send(number, signer=WEBSHOP) for number in range(3 * FEW)]
+        limited = GUARDED | {"requests_per_second_by_account": 2 * FEW}
+        received = await both(frames, changed=limited, signer=WEBSHOP)
+        assert {answer.code for answer in received} == {0, ResponseCode.SYSTEM_BUSY}

@@ -865,13 +865,14 @@ async def test_a_request_that_has_to_wait_is_served_again_and_answered_once(nurs
             raise Later(ready.wait)
         return Reply(remark="served")
 
-    def admit(request: Request, _: object) -> None:
-        admitted.append(request.code)
-        if len(admitted) == 3:  # that of the other request is the second
-            raise Later(ready.wait)
+    class Admission:
+        def admit(self, request: Request, _: object) -> None:
+            admitted.append(request.code)
+            if len(admitted) == 3:  # that of the other request is the second
+                raise Later(ready.wait)
 
     table = {14: Handler(handle, QueryConsumerOffsetHeader, "consumer"), 15: Handler(lambda _: Reply())}
-    running = await serving(nursery, table, admit=admit)
+    running = await serving(nursery, table, admission=Admission())
     client = await running.client()
     await client.send(ask())
     await wait_all_tasks_blocked()
