@@ -194,7 +194,7 @@ KNOWN = {
     "updateSubGroup -b BROKER -g golden/bad": Known(
         r"create subscription group|SubscriptionGroupConfig",
         r"SubCommandException|the group name 'golden/bad'|For more",
-        "No message can be sent back for such a group, whose retry topic has an illegal name: refused where it is made.",
+        "Its retry topic would have an illegal name, so that nothing could be sent back: refused where it is made.",
     ),
     "clusterAclConfigVersion -b BROKER": Known(
         "RemotingTimeoutException",
