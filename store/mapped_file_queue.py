@@ -133,7 +133,6 @@ class MappedFileQueue:
             for file in self.files
             if file.begin < end and file.end > begin
         ]
-        names, self._names_changed = self._names_changed, False
         disk, directory = self._disk, self.directory
 
         def flush() -> None:
@@ -141,7 +140,8 @@ class MappedFileQueue:
                 region.flush(span)
                 if not disk.exists(file.path) and file in self.files:  # those that we delete leave the list first
                     raise FileNotFoundError(errno.ENOENT, "it was deleted while this process had it open", file.path)
-            if names:
+            if self._names_changed:
+                self._names_changed = False  # first, for the loop may make a file meanwhile
                 disk.sync_directory(directory)
 
         return flush
