@@ -14,7 +14,7 @@ import inspect
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from rocketlet.remoting.errors import BodyError
@@ -56,9 +56,9 @@ def audited(table: HandlerTable, changes: Mapping[int, Change]) -> HandlerTable:
     for code, handler in table.items():
         change = changes.get(code)
         if change is not None and inspect.iscoroutinefunction(handler.function):
-            handler = replace(handler, function=_audit_task(handler.function, change))
+            handler = handler.wrapped(_audit_task(handler.function, change))
         elif change is not None:
-            handler = replace(handler, function=_audit_plain(cast(PlainFunction, handler.function), change))
+            handler = handler.wrapped(_audit_plain(cast(PlainFunction, handler.function), change))
         wrapped[code] = handler
     return wrapped
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import cast
 
 import trio
@@ -77,7 +76,7 @@ class Overload(trio.abc.Instrument):
     def wrap(self, table: HandlerTable) -> HandlerTable:
         """The table, in which the families of LIMITS refuse stale requests."""
         return {
-            code: replace(handler, function=self._guarded(cast(PlainFunction, handler.function), limit))
+            code: handler.wrapped(self._guarded(cast(PlainFunction, handler.function), limit))
             if (limit := LIMITS.get(handler.family))
             else handler
             for code, handler in table.items()

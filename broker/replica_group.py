@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import trio
@@ -180,7 +179,7 @@ class ReplicaGroup:
             return pull
 
         return {
-            code: replace(handler, function=guarded(cast(PlainFunction, handler.function)))
+            code: handler.wrapped(guarded(cast(PlainFunction, handler.function)))
             if handler.family == "pull"
             else handler
             for code, handler in table.items()

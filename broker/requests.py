@@ -41,6 +41,7 @@ from rocketlet.broker.handlers.request_modes import RequestModesAdmin
 from rocketlet.broker.handlers.send_answers import SendAnswers
 from rocketlet.broker.handlers.send_back import SendBack
 from rocketlet.broker.handlers.send_message import SendMessage
+from rocketlet.broker.handlers.send_together import SendTogether
 from rocketlet.broker.handlers.store_admin import StoreAdmin
 from rocketlet.broker.handlers.topic_admin import TopicAdmin
 from rocketlet.broker.offset_moved import OffsetMovedEvents
@@ -113,10 +114,12 @@ class Requests:
         parts.state = BrokerState(
             settings, store, statistics, self._duties.delay_progress, parts.disk.usage, clock, self._group_table
         )
+        kept_bits = None if bits is no_bits else bits
+        together = SendTogether(parts.targets, answers, store, statistics, keeps_filter_bits=kept_bits is not None)
         checks = PullChecks(identity, settings, parts.overload, tables, clients)
         routes = TopicRoutes(identity, settings, topics, parts.pool)
         return [
-            SendMessage(parts.targets, detours, answers, store, statistics, None if bits is no_bits else bits),
+            SendMessage(parts.targets, detours, answers, store, statistics, kept_bits, together.serve),
             SendBack(identity, settings, topics, groups, store, durability, statistics, parts.rng, bits),
             ReplyMessage(identity, settings, parts.targets, clients.producers, store, clock, parts.settle, bits),
             EndTransaction(identity, parts.halves, durability, statistics),

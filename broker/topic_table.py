@@ -21,7 +21,7 @@ import msgspec
 from msgspec import UNSET
 
 from rocketlet.broker.config import BrokerConfig, Settings
-from rocketlet.broker.statistics import Flow
+from rocketlet.broker.statistics import Flow, Statistics
 from rocketlet.common import topic as names
 from rocketlet.common.json_pieces import object_pieces
 from rocketlet.common.message_flags import MULTI_TAGS
@@ -100,6 +100,13 @@ class Topic:
     @property
     def writable(self) -> bool:
         return bool(self.perm & PERM_WRITE)
+
+    def flow_into(self, queue_id: int, statistics: Statistics) -> Flow:
+        """What is put into a queue, looked up once."""
+        flow = self.flows.get(queue_id)
+        if flow is None:
+            flow = self.flows[queue_id] = statistics.put_flow(self.name, queue_id)
+        return flow
 
     def set_saved(self, saved: bool) -> None:
         self.saved = saved

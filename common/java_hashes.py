@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rocketlet.common.java_numbers import ascii_hash, utf8_hash
+from rocketlet.common.java_numbers import INT32_MAX, ascii_hash, utf8_hash
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -133,3 +133,15 @@ def _powers(span: int) -> tuple[NDArray[Any], NDArray[Any]]:
     falling = np.full(span, pow(31, -1, 1 << 32), np.uint32)
     falling[0] = 1
     return np.cumprod(rising, dtype=np.uint32)[::-1].copy(), np.cumprod(falling, dtype=np.uint32)
+
+
+def index_hashes(prefix: bytes, rows: NDArray[Any], places: list[slice]) -> NDArray[Any]:
+    """What the index files the keys in those places of each row under (int64, a column a place), the prefix before
+    each. REQUIRES only ASCII."""
+    import numpy as np
+
+    hashes = np.empty((len(rows), len(places)), np.int64)
+    for column, place in enumerate(places):
+        # Of int32: the one number without absolute value stays negative, and the mask makes it 0.
+        hashes[:, column] = np.abs(hash_of_rows(prefix, rows[:, place])) & INT32_MAX
+    return hashes

@@ -16,6 +16,7 @@ ROLLBACK = 0xC
 
 BORN_V6 = 0x10
 STORE_V6 = 0x20
+HOST_FLAGS = BORN_V6 | STORE_V6  # the store sets them, from the hosts of the record
 NEED_UNWRAP = 0x40  # 5.x: one record holds a batch
 INNER_BATCH = 0x80
 

@@ -87,13 +87,13 @@ class Fault(enum.Enum):
 
 @lru_cache(256)
 def head_dtype(size: int = HEAD_SIZE) -> np.dtype[Any]:
-    """What differs between the records of one batch, as numpy sees it: of heads alone, or of whole records."""
+    """What differs between records that are made together, as numpy sees it: of heads alone, or of whole records."""
     import numpy
 
     return numpy.dtype({
-        "names": ["size", "crc", "flag", "queue_offset", "log_offset", "body_size"],
-        "formats": [">i4", ">i4", ">i4", ">i8", ">i8", ">i4"],
-        "offsets": [0, 8, 16, 20, 28, 84],
+        "names": ["size", "crc", "queue_id", "flag", "queue_offset", "log_offset", "born_timestamp", "body_size"],
+        "formats": [">i4", ">i4", ">i4", ">i4", ">i8", ">i8", ">i8", ">i4"],
+        "offsets": [0, 8, 12, 16, 20, 28, 40, 84],
         "itemsize": size,
     })  # fmt: skip
 

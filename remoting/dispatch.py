@@ -47,17 +47,21 @@ from rocketlet.remoting.frame_codec import (
 )
 from rocketlet.remoting.handler import (
     DEFERRED,
+    FEW,
     Answer,
     AsyncFunction,
     Deferred,
+    Frames,
     Handler,
     HandlerTable,
+    JoinedAnswers,
     Later,
     PlainFunction,
     Refused,
     Reply,
     Request,
     ServerHook,
+    TogetherFunction,
 )
 from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.request_codes import request_name
@@ -118,6 +122,7 @@ class _Entry:
     parks: bool
     longest_body: int | None
     access: Access
+    together: TogetherFunction | None
 
 
 Admit = Callable[[Request, Access], None]
@@ -157,7 +162,7 @@ class Dispatch:
         family = self._families.setdefault(name, _Family(name, limits.get(name, OTHER_FAMILIES)))
         task = cast(AsyncFunction, handler.function) if inspect.iscoroutinefunction(handler.function) else None
         function = cast(PlainFunction, handler.function)
-        return _Entry(function, task, family, handler.parks, handler.longest_body, handler.access)
+        return _Entry(function, task, family, handler.parks, handler.longest_body, handler.access, handler.together)
 
     def in_flight(self) -> dict[str, int]:
         """Requests in progress by family: deferred, or running as tasks."""
@@ -171,6 +176,8 @@ class Dispatch:
         view = memoryview(data)
         read, serve = self._reader.read, self._serve
         request: Request | Command | None = None
+        if len(frames) >= FEW and (count := self._serve_together(frames, data, connection, now)):
+            frames = frames[count:]
         for header_type, header, body, end in frames:
             try:
                 request = read(header_type, data[header:body], view[body:end] if body < end else b"", connection, now)
@@ -197,6 +204,40 @@ class Dispatch:
         if connection.receiving:
             self._count_received(connection, 0)
         return rest, need, error
+
+    def _serve_together(
+        self, frames: list[tuple[int, int, int, int]], data: bytes, connection: Connection, now: float
+    ) -> int:
+        """Serve the first frames at once, if they are alike and nothing has to look at each. Returns how many."""
+        header_type, header, body, end = frames[0]
+        if frames[FEW - 1][2] - frames[FEW - 1][1] != body - header:
+            return 0
+        try:
+            view = memoryview(data)[body:end]
+            request = self._reader.read(header_type, data[header:body], view, connection, now)
+        except (UnreadableRequest, FrameError):
+            return 0
+        entry = self._entries.get(request.code) if isinstance(request, Request) else None
+        if (
+            entry is None
+            or entry.together is None
+            or self._hooks
+            or self._admit is not None
+            or self._peers.limits_requests
+            or entry.family.in_flight + len(frames) > entry.family.limit.most
+            or connection.held_size > MAX_HELD_BY_CONNECTION
+        ):
+            return 0
+        assert isinstance(request, Request)
+        served = entry.together(request, Frames(data, frames))
+        if served is None:
+            return 0
+        if isinstance(served.answers, Deferred):
+            self._count(connection, entry, served.count, served.count * _held_by(request, entry))
+        else:
+            connection.out.append(served.answers)
+        connection.peer_speaks(header_type)
+        return served.count
 
     def received(self, connection: Connection, size: int) -> FrameError | None:
         """See `connection.Turn`."""
@@ -330,7 +371,7 @@ class Dispatch:
             return []
         return self._buffers(request, answer)
 
-    def answer_all_later(self, answers: Sequence[tuple[Request, Answer]]) -> list[Buffer]:
+    def answer_all_later(self, answers: Sequence[tuple[Request, Answer | JoinedAnswers]]) -> list[Buffer]:
         """See `connection.Turn`. Ready-made answers to requests of one code, as deferred sends get them, cost a third
         of `answer_later`."""
         code = answers[0][0].code
@@ -345,10 +386,15 @@ class Dispatch:
                 count += 1
                 size += len(answer)
                 header_size += len(request.raw_header)
+            elif isinstance(answer, JoinedAnswers):
+                buffers.append(answer.frames)
+                count += answer.count
+                size += len(answer.frames)
+                header_size += answer.count * len(request.raw_header)
             else:
                 buffers += self.answer_later(request, answer)
         connection.gathered += size
-        self._subtract(connection, entry, count, count * _HELD_BY_EACH + 2 * header_size)
+        self._count(connection, entry, -count, -(count * _HELD_BY_EACH + 2 * header_size))
         return buffers
 
     def _buffers(self, request: Request, answer: Answer) -> list[Buffer]:
@@ -381,29 +427,22 @@ class Dispatch:
     # -- requests in progress
 
     def _begin_request(self, request: Request, entry: _Entry) -> None:
-        connection, family = request.connection, entry.family
-        family.in_flight += 1
-        connection.in_flight += not entry.parks
-        counts = connection.in_flight_by_family
-        counts[family] = counts.get(family, 0) + 1
-        size = _held_by(request, entry)
-        connection.held_size += size
-        self._held_size += size
+        self._count(request.connection, entry, 1, _held_by(request, entry))
 
     def _end_request(self, request: Request) -> None:
         """Requires: the connection is open; the requests of a closed one have been released."""
         entry = self._entries[request.code]
-        self._subtract(request.connection, entry, 1, _held_by(request, entry))
+        self._count(request.connection, entry, -1, -_held_by(request, entry))
 
-    def _subtract(self, connection: Connection, entry: _Entry, count: int, size: int) -> None:
-        """`count` requests of an entry, which held `size` bytes in all, are no longer in progress."""
+    def _count(self, connection: Connection, entry: _Entry, more: int, size: int) -> None:
+        """So many more requests of an entry are in progress, and hold so many more bytes; or fewer, below zero."""
         family = entry.family
-        family.in_flight -= count
-        connection.in_flight -= 0 if entry.parks else count
+        family.in_flight += more
+        connection.in_flight += 0 if entry.parks else more
         counts = connection.in_flight_by_family
-        counts[family] = counts.get(family, 0) - count  # below zero if the answer was given before the handler returned
-        connection.held_size -= size
-        self._held_size -= size
+        counts[family] = counts.get(family, 0) + more  # below zero if the answer was given before the handler returned
+        connection.held_size += size
+        self._held_size += size
 
     def release(self, connection: Connection) -> None:
         """See `connection.Turn`."""

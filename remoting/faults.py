@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import trio
@@ -111,7 +111,7 @@ class Faults:
                 is_done, answer = _done_by(fault, request)
                 return answer if is_done else await task(request)
 
-            return replace(handler, function=run)
+            return handler.wrapped(run)
         function = cast(PlainFunction, handler.function)
 
         def handle(request: Request) -> Answer | Deferred:
@@ -124,7 +124,7 @@ class Faults:
             is_done, answer = _done_by(fault, request)
             return answer if is_done else function(request)
 
-        return replace(handler, function=handle)
+        return handler.wrapped(handle)
 
     def _next(self, code: int, request: Request) -> Fault | None:
         faults = self._by_code.get(code)

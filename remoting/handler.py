@@ -21,8 +21,8 @@ Java: remoting/netty/NettyRequestProcessor.java, remoting/RPCHook.java
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -112,13 +112,45 @@ PlainFunction = Callable[[Request], Answer | Deferred]
 AsyncFunction = Callable[[Request], Awaitable[Answer]]
 
 
+FEW = 16
+"""From so many requests on it is faster to serve alike ones together."""
+
+
+class Frames(NamedTuple):
+    """The frames of a turn: the bytes, and of each (header type, begin of header, begin of body, end)."""
+
+    data: bytes
+    frames: Sequence[tuple[int, int, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """How many requests were served together, and their answers: the frames, or DEFERRED."""
+
+    count: int
+    answers: bytes | Deferred
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedAnswers:
+    """The frames that answer deferred requests which were served together."""
+
+    frames: bytes
+    count: int
+
+
+TogetherFunction = Callable[[Request, Frames], Together | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """How one request code is served: the function, the typed header, the family whose limit applies, and who may send
     it.
 
-    `parks`: its deferred requests wait for something that may never happen (a message), so a stopping server does not
-    wait for them. `longest_body` in bytes: a longer body is refused unread; None if a frame's limit is enough.
+    `together`, if there is one, is offered the frames of a turn that begin with such a request, and may serve the first
+    of them at once; None, with nothing changed, where they have to be served one by one. `parks`: its deferred requests
+    wait for something that may never happen (a message), so a stopping server does not wait for them. `longest_body` in
+    bytes: a longer body is refused unread; None if a frame's limit is enough.
     """
 
     function: PlainFunction | AsyncFunction
@@ -127,6 +159,11 @@ class Handler:
     parks: bool = False
     access: Access = ADMIN
     longest_body: int | None = LONGEST_BODY
+    together: TogetherFunction | None = None
+
+    def wrapped(self, function: PlainFunction | AsyncFunction) -> Handler:
+        """The same with another function around this one's, so that no request gets past it."""
+        return replace(self, function=function, together=None)
 
 
 HandlerTable = Mapping[int, Handler]

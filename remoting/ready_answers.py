@@ -12,7 +12,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
 
+from rocketlet.common.decimal_columns import digits_of
 from rocketlet.remoting import header_json
 from rocketlet.remoting.command import VERSION, HeaderType
 from rocketlet.remoting.frame_codec import FRAME_LIMIT, Buffer, pack_head
@@ -22,14 +24,18 @@ from rocketlet.remoting.protocol.popping import PopMessageAnswerHeader
 from rocketlet.remoting.protocol.pulling import PullMessageAnswerHeader
 from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _ROCKETMQ = HeaderType.ROCKETMQ << 24
 # The head of a frame, the head of its header, and the length of the map.
 _pack_frame = struct.Struct(">II" + HEAD.format.removeprefix(">") + "I").pack
 _BEFORE_MAP = HEAD.size + 4
 # Placeholders in an answer from which the JSON template is cut.
 _ID, _QUEUE, _OFFSET, _OPAQUE = "@id", "@queue", "@offset", 1234567890
+_OPAQUE_AT = 8 + 5  # in the head of a binary header
 # Names and lengths of queueId and queueOffset in a binary map.
-_TWO_HEADS = 2 + 7 + 4 + 2 + 11 + 4
+_QUEUE_HEAD, _OFFSET_HEAD = 2 + 7 + 4, 2 + 11 + 4
 _POP_REMARK = "FOUND"
 # More than the header of a pull's answer ever has.
 _LARGEST_BODY = FRAME_LIMIT - 4096
@@ -41,11 +47,13 @@ class SendAnswer:
     def __init__(self, region: str, trace_on: bool, store_host: bytes) -> None:
         host = store_host.hex().upper()
         region_and_trace = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
-        self._json = _json_template(host, region_and_trace, b"%016X")
-        self._json_of_ids = _json_template("", region_and_trace, b"%b")
+        parts = _json_parts(host, region_and_trace)
+        self._json = _json_template(parts, b"%016X")
+        self._json_gaps = [8 + len(parts[0]), *map(len, parts[1:4])]
+        self._json_of_ids = _json_template(_json_parts("", region_and_trace), b"%b")
         self._prefix = b"\0\x05msgId" + (len(host) + 16).to_bytes(4, "big") + host.encode()
         self._suffix = encode_map(region_and_trace)
-        self._fixed = len(self._prefix) + 16 + _TWO_HEADS + len(self._suffix)
+        self._fixed = len(self._prefix) + 16 + _QUEUE_HEAD + _OFFSET_HEAD + len(self._suffix)
 
     def frame(self, header_type: int, opaque: int, log_offset: int, queue_id: int, queue_offset: int) -> bytes | None:
         """The frame; None for a header type that is not formatted here."""
@@ -67,6 +75,48 @@ class SendAnswer:
                 self._suffix,
             )
         return None
+
+    def frames(
+        self,
+        header_type: int,
+        opaques: NDArray[Any],
+        log_offsets: NDArray[Any],
+        queue_ids: NDArray[Any],
+        queue_offsets: NDArray[Any],
+    ) -> bytes:
+        """The frames of many, in JSON or binary, one after another: 0.3 µs each of 64, where one alone takes 0.8. They
+        are rows of a table if their numbers are as long as each other."""
+        import numpy
+
+        columns = opaques.tolist(), log_offsets.tolist(), queue_ids.tolist(), queue_offsets.tolist()
+        first = self.frame(header_type, *(column[0] for column in columns))
+        assert first is not None
+        numbers: list[NDArray[Any] | None] = [
+            opaques.astype(">i4").view(numpy.uint8).reshape(-1, 4) if header_type == 1 else digits_of(opaques),
+            numpy.frombuffer(log_offsets.astype(">i8").tobytes().hex().upper().encode(), numpy.uint8).reshape(-1, 16),
+            digits_of(queue_ids),
+            digits_of(queue_offsets),
+        ]
+        tables = [rows for rows in numbers if rows is not None]
+        if len(tables) < len(numbers):
+            return b"".join([cast(bytes, self.frame(header_type, *row)) for row in zip(*columns, strict=True)])
+        table = numpy.empty((len(log_offsets), len(first)), numpy.uint8)
+        table[:] = numpy.frombuffer(first, numpy.uint8)
+        for rows, place in zip(tables, self._places(header_type, [rows.shape[1] for rows in tables]), strict=True):
+            table[:, place] = rows
+        return table.tobytes()
+
+    def _places(self, header_type: int, widths: list[int]) -> list[slice]:
+        """Where opaque, log offset, queue id and queue offset are in a frame, if they have these widths."""
+        gaps = self._json_gaps
+        if header_type == 1:
+            before_map = 8 + _BEFORE_MAP
+            gaps = [_OPAQUE_AT, before_map - _OPAQUE_AT - 4 + len(self._prefix), _QUEUE_HEAD, _OFFSET_HEAD]
+        places, at = [], 0
+        for gap, width in zip(gaps, widths, strict=True):
+            places.append(slice(at + gap, at + gap + width))
+            at += gap + width
+        return places
 
     def frame_of_ids(self, header_type: int, opaque: int, ids: str, queue_id: int, queue_offset: int) -> bytes | None:
         """The same for a batch, with the ids as in the answer."""
@@ -201,14 +251,21 @@ def _pull_json(code: int, remark: str) -> bytes:
     return header
 
 
-def _json_template(host: str, region_and_trace: dict[str, str], id_place: bytes) -> bytes:
-    """The JSON header as a %-template for opaque, the part of the id after the host, queue id and queue offset."""
+def _json_parts(host: str, region_and_trace: dict[str, str]) -> list[bytes]:
+    """The JSON header without opaque, the part of the id after the host, queue id and queue offset: what is before,
+    between and after these four."""
     ext = to_ext(SendMessageAnswerHeader(host + _ID, 0, 0, **region_and_trace))
     ext["queueId"], ext["queueOffset"] = _QUEUE, _OFFSET
-    header = header_json.encode_answer(0, _OPAQUE, VERSION, None, ext).replace(b"%", b"%%")
-    places = [(str(_OPAQUE), b"%d"), (_ID, id_place), (_QUEUE, b"%d"), (_OFFSET, b"%d")]
-    positions = [header.find(word.encode()) for word, _ in places]
-    assert sorted(positions) == positions, "the places have to stand in the order of the arguments"
-    for word, place in places:
-        header = header.replace(word.encode(), place, 1)
-    return header
+    rest = header_json.encode_answer(0, _OPAQUE, VERSION, None, ext)
+    parts = []
+    for word in (str(_OPAQUE), _ID, _QUEUE, _OFFSET):
+        part, found, rest = rest.partition(word.encode())
+        assert found, "the four have to stand in this order"
+        parts.append(part)
+    return [*parts, rest]
+
+
+def _json_template(parts: list[bytes], id_place: bytes) -> bytes:
+    """The same as a %-template for the four."""
+    opaque, log_offset, queue_id, queue_offset, rest = [part.replace(b"%", b"%%") for part in parts]
+    return b"".join((opaque, b"%d", log_offset, id_place, queue_id, b"%d", queue_offset, b"%d", rest))

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketlet.common.alike_batch import AlikeBatch
-from rocketlet.common.java_hashes import hash_of_rows
-from rocketlet.common.java_numbers import INT32_MAX
+from rocketlet.common.java_hashes import index_hashes
 from rocketlet.common.message_record import HEAD_SIZE, head_dtype
 from rocketlet.store.message import Put
 from rocketlet.store.message_run import Shared, crc_column
@@ -78,11 +77,5 @@ class AlikeRun:
         return records
 
     def key_hashes(self, prefix: bytes) -> tuple[NDArray[Any], list[int] | int]:
-        import numpy
-
-        batch = self.batch
-        hashes = numpy.empty((len(batch.table), len(batch.key_places)), numpy.int64)
-        for column, (begin, end) in enumerate(batch.key_places):
-            # Of int32: the one number without absolute value stays negative, and the mask makes it 0.
-            hashes[:, column] = numpy.abs(hash_of_rows(prefix, batch.table[:, begin:end])) & INT32_MAX
-        return hashes.ravel(), len(batch.key_places)
+        places = [slice(*place) for place in self.batch.key_places]
+        return index_hashes(prefix, self.batch.table, places).ravel(), len(places)

@@ -103,6 +103,13 @@ class CommitLog:
         """`make_room`, for when it is not known that there is room."""
         return self.end if self.end + size <= self._ready else self.make_room(size)
 
+    def fits_in_file(self, size: int) -> bool:
+        """Whether the file that is being written takes so many bytes."""
+        if self.end + size <= self._ready:
+            return True
+        file = self.files.find(self.end)
+        return file is not None and self.end + size + BLANK_SIZE <= file.end
+
     def append_run(self, records: Buffer) -> None:
         """Write records that were encoded for this offset. REQUIRES `room_for` their size just before."""
         at = self.end - self._base

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Noted = tuple[ConsumeQueue, int, int, int, int, int, "tuple[bytes, ...] | list[bytes]", bytes]
 
 _MANY = 40  # from this many keys on numpy is faster ...
-_MANY_ENTRIES = 8  # ... and from so many entries of a queue
+MANY_ENTRIES = 8  # ... and from so many entries of a queue
 _ENOUGH = 512  # keys are not worth waiting longer for more of them
 
 
@@ -73,15 +73,21 @@ class NotedEntries(NamedTuple):
         return NotedEntries(queue, first, *before), NotedEntries(queue, first + count, *after)
 
 
+# The same of one entry: queue, queue offset, log offset, size, tags code.
+NotedEntry = tuple[ConsumeQueue, int, int, int, int]
+
+
 @dataclass(slots=True, eq=False)
 class NotedRecords:
-    """Records that follow each other in the log, of any queues. `entries` and `keys` are those not filed yet."""
+    """Records that follow each other in the log, of any queues. `entries`, `keys` and `few` are those not filed yet; of
+    a queue with `few` entries they are in the order of its offsets."""
 
     log_offsets: NDArray[Any]
     sizes: NDArray[Any]
     timestamps: NDArray[Any]
     entries: list[NotedEntries]
     keys: IndexColumns
+    few: list[NotedEntry] = field(default_factory=list)
 
     @property
     def last(self) -> LastRecord:
@@ -100,11 +106,13 @@ class NotedRecords:
         below = NotedRecords(
             self.log_offsets[:count], self.sizes[:count], self.timestamps[:count],
             [entries for entries, _ in parted if len(entries.sizes)], self.keys.first(keys),
+            [entry for entry in self.few if entry[2] < begin],
         )  # fmt: skip
         self.log_offsets, self.sizes = self.log_offsets[count:], self.sizes[count:]
         self.timestamps = self.timestamps[count:]
         self.entries = [entries for _, entries in parted if len(entries.sizes)]
         self.keys = self.keys.after(keys)
+        self.few = [entry for entry in self.few if entry[2] >= begin]
         return below
 
 
@@ -189,6 +197,7 @@ class Dispatch:
                     note.queue_offset = -1
             elif isinstance(note, NotedRecords):
                 note.entries = [entries for entries in note.entries if self._is_live(entries.queue)]
+                note.few = [entry for entry in note.few if self._is_live(entry[0])]
             elif not self._is_live(note[0]):
                 self.noted[place] = (note[0], -1, *note[2:])
 
@@ -233,12 +242,20 @@ class Dispatch:
                 already_filed = queue.end - queue_offset
                 queue_offset, log_offsets, sizes = queue.end, log_offsets[already_filed:], sizes[already_filed:]
                 tags_codes = tags_codes[already_filed:]
-            if len(sizes) >= _MANY_ENTRIES:
+            if len(sizes) >= MANY_ENTRIES:
                 queue.write_many(queue_offset, log_offsets, sizes, tags_codes)
             else:
                 queue.write_each(queue_offset, log_offsets, sizes, tags_codes)
             self._touch(queue)
             note.entries.pop()
+        filed = 0
+        try:
+            for filed, (queue, *entry) in enumerate(note.few):  # noqa: B007 - as in `settle`
+                queue.write(*entry)
+                self._touch(queue)
+            filed = len(note.few)
+        finally:
+            del note.few[:filed]
         if self._with_index and len(note.keys.hashes):
             self._hash_keys()
             self._hashed.append(note.keys)

@@ -13,6 +13,7 @@ Java: store/CommitLog.java (putMessages), common/message/MessageBatch.java
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -21,7 +22,7 @@ from rocketlet.common.crc import crc32
 from rocketlet.common.host import V4_SIZE
 from rocketlet.common.java_hashes import hash_column
 from rocketlet.common.java_numbers import INT32_MAX
-from rocketlet.common.message_record import HEAD, HEAD_SIZE, MAGIC_V1, head_dtype
+from rocketlet.common.message_record import HEAD, HEAD_SIZE, MAGIC_V1, Buffer, head_dtype
 from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.message import Put
 
@@ -169,7 +170,7 @@ class MixedRun:
         return numpy.abs(hashes.astype(numpy.int64)) & INT32_MAX, self.keys_each
 
 
-def crc_column(bodies: list[bytes]) -> NDArray[Any]:
+def crc_column(bodies: Sequence[Buffer]) -> NDArray[Any]:
     """BODYCRC of each."""
     import numpy
 

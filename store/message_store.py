@@ -89,7 +89,8 @@ class MessageStore(Lookup):
         self._dispatch = Dispatch(self.queues, self.index, with_index=config.message_index_enable)
         closed = Closed(f"{self._root}: the store is not open")
         self._writing = writing = Writing(self.log, self.queues, self._dispatch, config, clock, closed)
-        self.put, self.put_batch, self.put_run = writing.put, writing.put_batch, writing.put_run
+        self.put, self.put_batch = writing.put, writing.put_batch
+        self.put_run, self.put_columns = writing.put_run, writing.put_columns
         self.appended = Watermark()
         self.dispatched = self._dispatch.dispatched
         self._log_flush = LogFlush(disk, self.log, self.appended, lambda: self.config)
@@ -181,6 +182,11 @@ class MessageStore(Lookup):
         await self.appended.reach(self.appended.value + 1)
         await offload(self._disk, partial(import_module, "numpy"))
         self._dispatch.spares_numpy = False
+
+    @property
+    def may_use_numpy(self) -> bool:
+        """Whether it is there already, so that a turn does not wait for its import."""
+        return not self._dispatch.spares_numpy
 
     async def close(self) -> None:
         """Dispatch and flush everything, then mark the store as cleanly closed. Call it after `run` has ended.

@@ -15,12 +15,14 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rocketlet.common.columns import bounds_of_equal
 from rocketlet.common.crc import crc32
-from rocketlet.common.java_hashes import hash_column, hash_of_rows
+from rocketlet.common.java_hashes import hash_column, hash_of_rows, index_hashes
 from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.message_flags import BORN_V6, STORE_V6
 from rocketlet.common.message_properties import tags_and_keys
 from rocketlet.common.message_record import HEAD_SIZE, MAGIC_V1, PROPERTIES_MAX, Buffer, Fault, outline
+from rocketlet.common.property_places import PropertyPlaces, property_places
 from rocketlet.common.topic import SCHEDULE_TOPIC
 from rocketlet.store.layout.index_layout import IndexColumns
 from rocketlet.store.layout.queue_rules import LOST_MARK, entry_code
@@ -71,8 +73,8 @@ class RecordColumns:
             return [rows] if len(rows) else []
         order = names.argsort(kind="stable")
         ordered, rows = names[order], rows[order]
-        bounds = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist(), len(rows)]
-        return sorted((rows[begin:end] for begin, end in pairwise(bounds)), key=lambda group: int(group[0]))
+        groups = (rows[begin:end] for begin, end in pairwise(bounds_of_equal(ordered)))
+        return sorted(groups, key=lambda group: int(group[0]))
 
 
 @cache
@@ -183,8 +185,7 @@ class _Reader:
         names = sizes << 32 | windows[numpy.maximum(topic_ends - 3, at)]
         order = names.argsort(kind="stable")
         ordered = names[order]
-        bounds = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist(), len(rows)]
-        spans = [(end - begin, begin) for begin, end in pairwise(bounds) if end - begin >= _FEW]
+        spans = [(end - begin, begin) for begin, end in pairwise(bounds_of_equal(ordered)) if end - begin >= _FEW]
         for count, begin in sorted(spans, reverse=True):
             yield int(sizes[order[begin]]), rows[order[begin : begin + count]]
 
@@ -208,17 +209,18 @@ class _Reader:
         tails = windows[self._tails_at[rows]].view(numpy.uint8).reshape(len(rows), size)
         first = tails[0].tobytes()
         shape = _shape(first)
+        places = shape.places
         if shape.topic == _SCHEDULE:  # its codes are times of delivery
             return rows[:0]
         is_value = numpy.zeros(size, bool)
-        for place in shape.values:
+        for place in places.values:
             is_value[place] = True
         is_end = (tails == _VALUE_END) | (tails == _ZERO)
         is_alike = ~((tails != tails[0]) & ~is_value | is_end & is_value).any(axis=1)
         for place in shape.hashed:
             is_alike &= (tails[:, place] < _NOT_ASCII).all(axis=1)
-        if shape.words is not None:
-            is_space = tails[:, shape.words] == _SPACE
+        if places.words is not None:
+            is_space = tails[:, places.words] == _SPACE
             is_alike &= (is_space == is_space[0]).all(axis=1)
         if not is_alike[0] or not shape.topic.isascii() or shape.has_zeros:
             return rows[1:]
@@ -227,14 +229,11 @@ class _Reader:
             others, rows, tails = rows[~is_alike], rows[is_alike], tails[is_alike]
         self._is_left[rows] = False
         self._columns.topic_of[rows] = self._topic(shape.topic)
-        if shape.tags is not None:
-            self._columns.tags_codes[rows] = hash_of_rows(b"", tails[:, shape.tags])
-        if shape.keys:
-            hashes = numpy.empty((len(rows), len(shape.keys)), numpy.int64)
-            for column, place in enumerate(shape.keys):
-                # Of int32: the one number without absolute value stays negative, and the mask makes it 0.
-                hashes[:, column] = numpy.abs(hash_of_rows(shape.topic + b"#", tails[:, place])) & INT32_MAX
-            self._keys.append((rows.repeat(len(shape.keys)), hashes.ravel()))
+        if places.tags is not None:
+            self._columns.tags_codes[rows] = hash_of_rows(b"", tails[:, places.tags])
+        if places.keys:
+            hashes = index_hashes(shape.topic + b"#", tails, places.keys)
+            self._keys.append((rows.repeat(len(places.keys)), hashes.ravel()))
         return others
 
     def _one_by_one(self, rows: NDArray[Any]) -> None:
@@ -270,15 +269,13 @@ class _Shape(NamedTuple):
     """Where in a tail its values are; all else is the same in every tail of this shape."""
 
     topic: bytes
-    values: list[slice]
-    tags: slice | None
-    keys: list[slice]
-    words: slice | None  # the value that holds all keys but the first
+    places: PropertyPlaces
     has_zeros: bool  # in topic or properties
 
     @property
     def hashed(self) -> list[slice]:
-        return [place for place in (self.tags, self.words, *self.keys[:1]) if place is not None]
+        places = self.places
+        return [place for place in (places.tags, places.words, *places.keys[:1]) if place is not None]
 
 
 def _shape(tail: bytes) -> _Shape:
@@ -286,19 +283,5 @@ def _shape(tail: bytes) -> _Shape:
     at = tail[0] + 3
     if at > len(tail) or int.from_bytes(tail[at - 2 : at], "big", signed=True) != len(tail) - at:
         raise _Broken
-    values, named = [], dict[bytes, slice]()
-    for piece in tail[at:].split(b"\x02"):
-        name, _, value = piece.partition(b"\x01")
-        if value:
-            named[name] = place = slice(at + len(name) + 1, at + len(piece))
-            values.append(place)
-        at += len(piece) + 1
-    keys, words = [named[b"UNIQ_KEY"]] if b"UNIQ_KEY" in named else [], named.get(b"KEYS")
-    if words is not None:
-        at = words.start
-        for word in tail[words].split(b" "):
-            if word:
-                keys.append(slice(at, at + len(word)))
-            at += len(word) + 1
-    topic, properties = tail[1 : tail[0] + 1], tail[tail[0] + 3 :]
-    return _Shape(topic, values, named.get(b"TAGS"), keys, words, b"\0" in topic or b"\0" in properties)
+    topic, properties = tail[1 : tail[0] + 1], tail[at:]
+    return _Shape(topic, property_places(tail, at), b"\0" in topic or b"\0" in properties)

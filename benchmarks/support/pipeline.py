@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from benchmarks.support.cpu import CpuMeter, listening_pid
 
 RECEIVE = 1 << 18
+ONE_BY_ONE = 14
+"""In flight: so few sends that a broker serves none of them together."""
 FLUSH_OR_REPLICA_LATE = (10, 11, 12)  # the message is stored nevertheless
 
 

@@ -10,7 +10,11 @@ Java: broker/processor/SendMessageProcessor.java (handlePutMessageResult)
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import trio
 from msgspec import Struct
@@ -25,10 +29,18 @@ from rocketlet.broker.topic_table import Topic
 from rocketlet.common.message_properties import REAL_TOPIC, TIMER_OUT_MS, UNIQ_KEY, decode_bytes
 from rocketlet.common.receipt_handle import RecallHandle
 from rocketlet.common.topic import RETRY_PREFIX
-from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Reply, Request
+from rocketlet.remoting.alike_sends import AlikeSends
+from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, JoinedAnswers, Reply, Request
 from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader, SendRefusedHeader
 from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.column_run import AppendedColumns
 from rocketlet.store.message import Put
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+Answers = list[tuple[Request, Answer | JoinedAnswers]]
 
 
 class Stored(Struct, gc=False, eq=False):
@@ -41,6 +53,39 @@ class Stored(Struct, gc=False, eq=False):
     end: int
     ids: str = ""  # of a batch
     recall: str = ""  # of a message with a delivery time
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTogether:
+    """Messages in the log, stored together, whose answers are still to come. `request` is the first one's; `frames` are
+    their answers where all is well."""
+
+    request: Request
+    frames: bytes
+    opaques: NDArray[Any]
+    queue_ids: NDArray[Any]
+    appended: AppendedColumns
+
+    @property
+    def end(self) -> int:
+        return self.appended.end
+
+    @property
+    def count(self) -> int:
+        return len(self.opaques)
+
+    def each(self) -> list[Stored]:
+        """The messages one by one."""
+        log_offsets, sizes = self.appended.log_offsets, self.appended.sizes
+        columns = self.opaques, log_offsets, self.queue_ids, self.appended.queue_offsets, log_offsets + sizes
+        stored = []
+        for opaque, log_offset, queue_id, queue_offset, end in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            request = copy(self.request)
+            request.opaque = opaque
+            stored.append(Stored(request, log_offset, queue_id, queue_offset, end))
+        return stored
 
 
 class SendAnswers:
@@ -64,7 +109,7 @@ class SendAnswers:
         self._topics_file = topics_file
         self._announced = announced
         self._nursery = nursery
-        self._waiting: list[Stored] = []
+        self._waiting: list[Stored | StoredTogether] = []
         self._times = times
         self.waits = 0
         """How many sends were not answered in their turn."""
@@ -95,6 +140,24 @@ class SendAnswers:
             self._durability.want_flush_soon()
         return self._success(stored)
 
+    def answer_together(
+        self, first: Request, sends: AlikeSends, appended: AppendedColumns, *, wait: bool
+    ) -> bytes | Deferred:
+        """`answer` of plain sends to a topic that is saved, of which `first` is the first: all frames, or DEFERRED if
+        they have to wait."""
+        ready = self.terms.now.ready
+        assert ready is not None
+        offsets = appended.log_offsets, sends.queue_ids, appended.queue_offsets
+        frames = ready.frames(first.header_type, sends.opaques, *offsets)
+        if self.terms.now.waits:
+            if wait:
+                first.body = b""  # a view, which would hold the whole chunk
+                self._waiting.append(StoredTogether(first, frames, sends.opaques, sends.queue_ids, appended))
+                self.waits += sends.count
+                return DEFERRED
+            self._durability.want_flush_soon()
+        return frames
+
     def answer_when_safe(self, stored: Stored) -> Deferred:
         """Answer together with the others of this turn."""
         self._waiting.append(stored)
@@ -106,19 +169,26 @@ class SendAnswers:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             # Made now, while the disk or the replicas are at work: later it would add to the time that they take.
-            answers = [(stored.request, self._success(stored)) for stored in waiting]
+            answers: Answers = [
+                (stored.request, JoinedAnswers(stored.frames, stored.count))
+                if isinstance(stored, StoredTogether)
+                else (stored.request, self._success(stored))
+                for stored in waiting
+            ]
             self._durability.call(waiting[-1].end, partial(self._answer_all, waiting, answers))
 
     def _answer_all(
-        self, waiting: list[Stored], answers: list[tuple[Request, Answer]], shortfall: Shortfall | None
+        self, waiting: list[Stored | StoredTogether], answers: Answers, shortfall: Shortfall | None
     ) -> None:
         """Answer those of one turn, hence of one connection."""
         self._note(waiting)
         if shortfall is not None:
-            answers = [
-                answer if stored.end <= shortfall.holds_to else (stored.request, self._short(stored, shortfall))
-                for stored, answer in zip(waiting, answers, strict=True)
-            ]
+            answers = []
+            for stored in chain.from_iterable(
+                stored.each() if isinstance(stored, StoredTogether) else [stored] for stored in waiting
+            ):
+                is_safe = stored.end <= shortfall.holds_to
+                answers.append((stored.request, self._success(stored) if is_safe else self._short(stored, shortfall)))
         waiting[0].request.connection.answer_together(answers)
 
     def _short(self, stored: Stored, shortfall: Shortfall) -> Answer:
@@ -139,16 +209,17 @@ class SendAnswers:
         await self._announced()
         topic.set_saved(True)
         if wait:
-            answers = [(stored.request, self._success(stored))]
+            answers: Answers = [(stored.request, self._success(stored))]
             self._durability.call(stored.end, partial(self._answer_all, [stored], answers))
         else:
             self._durability.want_flush_soon()
             self._note([stored])
             stored.request.reply(self._success(stored))
 
-    def _note(self, waited: Sequence[Stored]) -> None:
+    def _note(self, waited: Sequence[Stored | StoredTogether]) -> None:
         """Record how long this turn's deferred sends took."""
-        self._times.note(len(waited), (trio.current_time() - waited[0].request.received_at) * 1000)
+        count = sum(stored.count if isinstance(stored, StoredTogether) else 1 for stored in waited)
+        self._times.note(count, (trio.current_time() - waited[0].request.received_at) * 1000)
 
     def _success(self, stored: Stored) -> Answer:
         request, ready = stored.request, self.terms.now.ready

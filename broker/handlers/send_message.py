@@ -27,15 +27,15 @@ from rocketlet.broker.handlers.send_answers import SendAnswers, Stored
 from rocketlet.broker.handlers.send_batch import SendBatch
 from rocketlet.broker.handlers.send_targets import BORN_HOST, SendHeader, SendTargets, born_host_of
 from rocketlet.broker.put_again import FilterBits
-from rocketlet.broker.statistics import Flow, Statistics
+from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.timing import deliver_at
 from rocketlet.broker.topic_table import Topic
-from rocketlet.common.message_flags import BORN_V6, STORE_V6
+from rocketlet.common.message_flags import HOST_FLAGS
 from rocketlet.common.message_properties import remove
 from rocketlet.common.subscription import tags_code
 from rocketlet.common.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketlet.remoting.access import publish
-from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Request
+from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Request, TogetherFunction
 from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
@@ -43,14 +43,15 @@ from rocketlet.store.errors import Closed, MessageIllegal, NotWritable, StoreErr
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
 
-_HOST_FLAGS = BORN_V6 | STORE_V6  # the store sets them, from the hosts of the record
-_REDIRECTING = frozenset({b"DELAY", b"TRAN_MSG", *(name.encode() for name in deliver_at.PROPERTIES)})
+REDIRECTING = frozenset({b"DELAY", b"TRAN_MSG", *(name.encode() for name in deliver_at.PROPERTIES)})
+"""Names of properties with which a message may be stored elsewhere than it says (`broker/detours.py`)."""
+
 _JAVAS_WAIT = b"\x02WAIT\x01true\x02"
 _LAST_WAIT = b"\x02WAIT\x01true"
 
 
 class SendMessage:
-    """Stores what clients send. `filter_bits` is None if no SQL92 bit maps are kept."""
+    """Stores what clients send. `filter_bits` is None if no SQL92 bit maps are kept; `together` serves many alike."""
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class SendMessage:
         store: MessageStore,
         statistics: Statistics,
         filter_bits: FilterBits | None,
+        together: TogetherFunction,
     ) -> None:
         self._targets = targets
         self._overload = targets.overload
@@ -73,6 +75,7 @@ class SendMessage:
         self._total = statistics.put
         self._filter_bits = filter_bits
         self._batches = SendBatch(store, answers.terms, filter_bits)
+        self._together = together
         self._cluster = b"\x02CLUSTER\x01" + statistics.cluster.encode()
 
     def table(self) -> HandlerTable:
@@ -81,7 +84,12 @@ class SendMessage:
                 self.handle, SendMessageHeader, "send", access=publish("topic"), longest_body=None
             ),
             RequestCode.SEND_MESSAGE_V2: Handler(
-                self.handle, SendMessageHeaderV2, "send", access=publish("topic"), longest_body=None
+                self.handle,
+                SendMessageHeaderV2,
+                "send",
+                access=publish("topic"),
+                longest_body=None,
+                together=self._together,
             ),
             RequestCode.SEND_BATCH_MESSAGE: Handler(
                 self.handle, SendMessageHeaderV2, "send", access=publish("topic"), longest_body=None
@@ -122,15 +130,15 @@ class SendMessage:
             code,
             keys,
             header.flag,
-            header.sysFlag & ~_HOST_FLAGS | topic.message_flags,
+            header.sysFlag & ~HOST_FLAGS | topic.message_flags,
             header.bornTimestamp,
             request.connection.attributes.get(BORN_HOST) or born_host_of(request.connection),
             terms.store_host,
             header.reconsumeTimes,
         )
         recall = ""
-        flow = topic.flows.get(queue_id) or self._flow(topic, queue_id)
-        if not (topic.plain and _REDIRECTING.isdisjoint(named)):
+        flow = topic.flows.get(queue_id) or topic.flow_into(queue_id, self._statistics)
+        if not (topic.plain and REDIRECTING.isdisjoint(named)):
             recall = self._redirect(request, header, put)
             if put.topic == SCHEDULE_TOPIC:  # counted in its own topic when delivered
                 flow = self._statistics.put_flow(put.topic, put.queue_id)
@@ -162,15 +170,11 @@ class SendMessage:
     def _store_batch(self, request: Request, header: SendHeader, topic: Topic, queue_id: int) -> Answer | Deferred:
         # A producer sends the same few properties with each batch; those of its messages are in the body.
         shared_properties, _, _, wait, named = stored_properties(header.properties, self._cluster, keep_wait=True)
-        flags = header.sysFlag & ~_HOST_FLAGS | topic.message_flags
+        flags = header.sysFlag & ~HOST_FLAGS | topic.message_flags
         stored, messages, size = self._batches.put(request, topic.name, queue_id, flags, shared_properties, named)
-        (topic.flows.get(queue_id) or self._flow(topic, queue_id)).add(messages, size)
+        (topic.flows.get(queue_id) or topic.flow_into(queue_id, self._statistics)).add(messages, size)
         self._total.add(messages, size)
         return self._answers.answer(stored, topic, wait=wait)
-
-    def _flow(self, topic: Topic, queue_id: int) -> Flow:
-        flow = topic.flows[queue_id] = self._statistics.put_flow(topic.name, queue_id)
-        return flow
 
     def _noted(self, refused: Refused) -> Refused:
         """Count a refusal, and add the fields that every answer has."""

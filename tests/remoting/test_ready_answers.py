@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,6 +52,26 @@ def test_the_answer_to_a_send(
     assert ready.frame(header_type, opaque, log_offset, queue_id, queue_offset) == expected(one)
     for ids in (one, f"{one},{one}"):
         assert ready.frame_of_ids(header_type, opaque, ids, queue_id, queue_offset) == expected(ids)
+
+
+@given(
+    st.sampled_from([HeaderType.JSON, HeaderType.ROCKETMQ]),
+    REGIONS,
+    st.lists(
+        st.tuples(
+            st.integers(0, 0x7FFFFFFF) | st.integers(100, 199),
+            st.integers(0, (1 << 63) - 1),
+            st.integers(0, 9) | st.integers(0, 65535),
+            st.integers(0, (1 << 63) - 1) | st.integers(1000, 1999),
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+)
+def test_the_answers_to_many_sends(header_type: HeaderType, region: str, rows: list[tuple[int, int, int, int]]) -> None:
+    ready = SendAnswer(region, True, pack_host("127.0.0.1", 10911))
+    frames = ready.frames(header_type, *(numpy.array(column) for column in zip(*rows, strict=True)))
+    assert frames == b"".join(ready.frame(header_type, *row) or b"" for row in rows)
 
 
 def test_msgpack_takes_the_general_path() -> None:

@@ -72,6 +72,23 @@ class Crashes(RuleBasedStateMachine):
         self.model.put(*messages)
         self.model.store.settle()
 
+    @rule(
+        topic=TOPICS,
+        places=st.lists(st.tuples(st.integers(0, 1), BODIES), min_size=1, max_size=8),
+        first=st.integers(0, 9),
+        tags=TAGS,
+        settle=st.booleans(),
+    )
+    def put_alike(self, topic: str, places: list, first: int, tags: bytes, settle: bool) -> None:
+        self.model.put_alike(
+            [
+                message(topic, queue_id, body, (b"%02d" % (first + number), b"order-1"), tags)
+                for number, (queue_id, body) in enumerate(places)
+            ]
+        )
+        if settle:
+            self.model.store.settle()
+
     @rule(inside=st.integers(1, 2), queue_id=st.integers(0, 1))
     def put_ending_right_after_a_page(self, inside: int, queue_id: int) -> None:
         """The last page of a record without properties holds only its final zeros."""

@@ -28,7 +28,7 @@ from rocketlet.common.settings import Setting
 from rocketlet.remoting import protocol
 from rocketlet.remoting.command import Command, HeaderType
 from rocketlet.remoting.frame_codec import encode
-from rocketlet.remoting.handler import Handler, HandlerTable
+from rocketlet.remoting.handler import FEW, Handler, HandlerTable
 from rocketlet.remoting.protocol.body import Body
 from rocketlet.remoting.request_codes import RequestCode
 from tests.support.mutations import mutated, with_fixed_length
@@ -137,9 +137,20 @@ class HostilePeer:
             return -1, with_fixed_length(frame) if rng.random() < 0.7 else frame
         code = rng.choice(self._codes)
         frame = self._request(code, self._table[code])
+        if self._table[code].together is not None and rng.random() < 0.3:
+            return code, self._alike(frame)
         if rng.random() < 0.05:
             frame = with_fixed_length(mutated(frame, rng))
         return code, frame
+
+    def _alike(self, frame: bytes) -> bytes:
+        """Many of it at once, some of which differ in a byte."""
+        frames = [bytearray(frame) for _ in range(self._rng.choice((FEW - 1, FEW, 3 * FEW)))]
+        for _ in range(self._rng.choice((0, 1, 5))):
+            self._rng.choice(frames)[self._rng.randrange(8, len(frame))] = self._rng.choice(
+                b'0129AZ"\\\x00\x01\x02\xff'
+            )
+        return b"".join(frames)
 
     def _request(self, code: int, handler: Handler) -> bytes:
         rng = self._rng

@@ -7,7 +7,7 @@ and zeros after the ends agree with the list.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from rocketlet.store.memory_disk import MemoryDisk, PowerCut
 from rocketlet.store.message import Appended, Put
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.recovery import RecoveryReport
+from tests.support.column_runs import column_run
 
 Result = TypeVar("Result")
 ROOT = "/store"
@@ -106,11 +107,28 @@ class StoreModel:
             appended = [self.store.put(puts[0])] if len(puts) == 1 else self.store.put_batch(puts)
         except PutRefused:
             return []
+        self._keep(puts, appended)
+        return appended
+
+    def put_alike(self, puts: Sequence[Put]) -> None:
+        """Append messages of which a column run can be made; one by one where the store takes none."""
+        self.now += 7
+        self.written, self.is_checked = True, False
+        run = self.store.put_columns(column_run(puts))
+        if run is None:
+            for put in puts:
+                self.put(put)
+            return
+        columns = run.log_offsets.tolist(), run.sizes.tolist(), run.queue_offsets.tolist()
+        self._keep(
+            puts, [Appended(at, size, number, self.now, at + size) for at, size, number in zip(*columns, strict=True)]
+        )
+
+    def _keep(self, puts: Sequence[Put], appended: Sequence[Appended]) -> None:
         for put, at in zip(puts, appended, strict=True):
             view = self.store.log.read(at.log_offset, at.size)
             assert view is not None
             self.kept.append(Kept(put, at, bytes(view)))
-        return appended
 
     def put_ending_at(self, topic: str, queue_id: int, inside: int) -> None:
         """Append a message without properties whose record ends at that byte of a page."""

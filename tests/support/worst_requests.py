@@ -20,6 +20,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TextIO
 
 import trio
@@ -31,9 +32,9 @@ from rocketlet.common.message_record import BatchItem, encode_batch
 from rocketlet.namesrv.config import NamesrvConfig, with_config_store_path
 from rocketlet.namesrv.memory_files import MemoryFiles
 from rocketlet.namesrv.namesrv import NameServer
-from rocketlet.remoting.command import V4_9_4, Command
+from rocketlet.remoting.command import V4_9_4, Command, HeaderType
 from rocketlet.remoting.config import ServerConfig
-from rocketlet.remoting.frame_codec import encode
+from rocketlet.remoting.frame_codec import FrameDecoder, encode
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from rocketlet.remoting.protocol.header import to_ext
@@ -76,6 +77,14 @@ class Peer:
             remaining -= len(data)
         at = beginning.find(b'"code":')
         return int(beginning[at + 7 :].split(b",")[0].strip(b"}")) if at >= 0 else -1
+
+    async def ask_at_once(self, frames: list[bytes]) -> int:
+        """Send these in one piece. How many were answered."""
+        await self.stream.send_all(b"".join(frames))
+        decoder, answered = FrameDecoder(), 0
+        while answered < len(frames):
+            answered += len(decoder.feed(await self.stream.receive_some()))
+        return answered
 
     async def send_oneway(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
         """One-way."""
@@ -439,6 +448,12 @@ async def bodies(worst: WorstSteps) -> None:
                 "k": "false", "m": "false"}  # fmt: skip
         await peer.ask(RequestCode.SEND_MESSAGE_V2, head, b"x")
         await worst.request("4 MiB", peer, RequestCode.SEND_MESSAGE_V2, head, bytes(4 << 20))
+        for size in (1, 16):
+            words = {**head, "g": "1700000000000", "i": "KEYS\x01" + "k " * size}
+            sends = [
+                encode(Command(310, opaque=1000 + n, ext=words, header_type=HeaderType.ROCKETMQ)) for n in range(1000)
+            ]
+            await worst.measure(f"1,000 alike sends of {size} keys", partial(peer.ask_at_once, sends))
         batch = {**head, "m": "true"}
         alike = encode_batch(BatchItem(0, b"", b"") for _ in range(16_384))
         await worst.request("16,384 empty messages", peer, RequestCode.SEND_BATCH_MESSAGE, batch, alike)

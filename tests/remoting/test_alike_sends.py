@@ -1,0 +1,166 @@
+"""Alike sends as columns say what each of them says when it is read alone."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketlet.common.property_places import property_places
+from rocketlet.remoting.alike_sends import MOST, AlikeSends, Shape, read_alike, shape_of
+from rocketlet.remoting.command import Command, HeaderType
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.errors import FrameError
+from rocketlet.remoting.frame_codec import cut, encode
+from rocketlet.remoting.handler import FEW, Frames, Request
+from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
+from rocketlet.remoting.request_reader import RequestReader, UnreadableRequest
+
+READER = RequestReader({310: SendMessageHeaderV2})
+NOBODY = cast(Connection, None)
+TYPES = st.sampled_from([HeaderType.JSON, HeaderType.ROCKETMQ])
+PROPERTIES = "KEYS\x01{key}\x02UNIQ_KEY\x01{unique}\x02WAIT\x01true\x02TAGS\x01{tag}"
+
+
+def a_send(number: int, kind: HeaderType = HeaderType.ROCKETMQ, body: bytes = b"body", **changes: str) -> bytes:
+    """A send whose fields are as long for each number."""
+    properties = PROPERTIES.format(key=f"k{number:04}", unique=f"{number:08X}", tag="A")
+    ext = {
+        "a": "PG", "b": "TopicTest", "c": "TBW102", "d": "8", "e": str(number % 8), "f": "0",
+        "g": str(1_700_000_000_000 + number), "h": "0", "i": properties, "j": "0", "k": "false", "m": "false",
+    }  # fmt: skip
+    return encode(Command(310, 1000 + number, ext=ext | changes, body=body, header_type=kind))
+
+
+def alike(data: bytes, like: bytes | None = None) -> tuple[Shape, AlikeSends] | None:
+    """The sends at the begin of `data` that are like the first one, or like another one."""
+    first = one_by_one(like or data)[0]
+    shape = shape_of(first, {b"WAIT"}) if isinstance(first, Request) else None
+    sends = read_alike(shape, Frames(data, cut(data).frames)) if shape is not None else None
+    return None if shape is None or sends is None else (shape, sends)
+
+
+def one_by_one(data: bytes) -> list[Request | Command | None]:
+    requests: list[Request | Command | None] = []
+    for header_type, header, body, end in cut(data).frames:
+        try:
+            requests.append(READER.read(header_type, data[header:body], data[body:end], NOBODY, 0.0))
+        except (UnreadableRequest, FrameError):
+            requests.append(None)
+    return requests
+
+
+def assert_same(shape: Shape, found: AlikeSends, data: bytes) -> None:
+    """Every row says what its frame says."""
+    for row, request in enumerate(one_by_one(data)[: found.count]):
+        assert isinstance(request, Request)
+        header = request.header
+        assert request.opaque == found.opaques[row]
+        assert header.queueId == found.queue_ids[row]
+        assert header.bornTimestamp == found.born_timestamps[row]
+        assert bytes(found.bodies[row]) == request.body
+        for name in header.__struct_fields__:
+            if name not in ("queueId", "bornTimestamp", "properties"):
+                assert getattr(header, name) == getattr(shape.header, name)
+        raw, properties = found.rows[row].tobytes(), header.properties.encode()
+        places = property_places(properties)
+        assert {name: raw[place] for name, place in shape.properties.named.items()} == {
+            name: properties[place] for name, place in places.named.items()
+        }
+        assert len(places.keys) == len(shape.properties.keys)
+        assert properties.count(b"WAIT\x01true") == shape.header.properties.count("WAIT\x01true")
+
+
+@given(TYPES, st.integers(FEW, 40), st.lists(st.binary(max_size=9), min_size=1, max_size=5))
+def test_sends_of_a_producer_are_alike_whatever_their_bodies(kind: HeaderType, count: int, bodies: list[bytes]) -> None:
+    data = b"".join(a_send(number, kind, bodies[number % len(bodies)]) for number in range(count))
+    found = alike(data)
+    assert found is not None
+    assert found[1].count == count
+    assert_same(*found, data)
+
+
+ODD = st.fixed_dictionaries(
+    {},
+    optional={
+        "a": st.sampled_from(["PH", "P\x00", "\x00\x01e\x00\x00\x00\x017\x00\x01f", '"e":"7"']),
+        "b": st.sampled_from(["TopicTesu", "TopicTes\u00e9"]),
+        "e": st.sampled_from(["0", "7", "-", "\u0661", "10", "07"]),
+        "g": st.sampled_from(["170000000000x", "0700000000000", "17"]),
+        "h": st.sampled_from(["1", "-1"]),
+        "i": st.sampled_from(
+            [
+                "KEYS\x01k0000\x02UNIQ_KEY\x010000000A\x02WAIT\x01fals\x02TAGS\x01A",
+                "KEYS\x01k0 00\x02UNIQ_KEY\x010000000A\x02WAIT\x01true\x02TAGS\x01A",
+                "KEYS\x01k0\x0200\x02UNIQ_KEY\x010000000A\x02WAIT\x01true\x02TAGS\x01A",
+                'KEYS\x01k"\\00\x02UNIQ_KEY\x010000000A\x02WAIT\x01true\x02TAGS\x01A',
+                "KEYS\x01k\u00e900\x02UNIQ_KEY\x010000000A\x02WAIT\x01true\x02TAGS\x01B",
+                "KEYS\x01k0000\x02KEYS\x01k0001\x02WAIT\x01true\x02TAGS\x01B",
+                "",
+            ]
+        ),
+        "m": st.sampled_from(["true!", "False"]),
+        "z": st.just("1"),
+    },
+)
+
+
+@given(TYPES, st.lists(ODD, min_size=1, max_size=4), st.integers(0, 3), st.integers(FEW, 3 * FEW))
+def test_odd_sends_are_read_as_they_are_alone_or_not_at_all(
+    kind: HeaderType, odd: list[dict[str, str]], step: int, count: int
+) -> None:
+    data = b"".join(
+        a_send(number, kind, **(odd[number % len(odd)] if step and number % step == 0 else {}))
+        for number in range(count)
+    )
+    found = alike(data)
+    if found is not None:
+        assert found[1].count >= FEW
+        assert_same(*found, data)
+
+
+@given(TYPES, st.integers(FEW, 2 * FEW), st.data())
+def test_flipped_bytes_do_not_change_what_is_read(kind: HeaderType, count: int, draw: st.DataObject) -> None:
+    data = bytearray(b"".join(a_send(number, kind) for number in range(count)))
+    size = len(data) // count
+    for _ in range(draw.draw(st.integers(1, 3))):
+        row, at = draw.draw(st.integers(0, count - 1)), draw.draw(st.integers(8, size - 5))
+        data[row * size + at] = draw.draw(st.integers(0, 255) | st.sampled_from(list(b'"\\\x00\x01\x0209 ')))
+    found = alike(bytes(data))
+    if found is not None:
+        assert_same(*found, bytes(data))
+
+
+@pytest.mark.parametrize("kind", [HeaderType.JSON, HeaderType.ROCKETMQ])
+def test_those_before_one_that_differs_are_taken(kind: HeaderType) -> None:
+    numbers = range(3 * FEW)
+    data = b"".join(a_send(n, kind, b="TopicTesu" if n == FEW + 3 else "TopicTest") for n in numbers)
+    found = alike(data)
+    assert found is not None
+    assert found[1].count == FEW + 3
+    assert alike(b"".join(a_send(n, kind, b="TopicTesu" if n == FEW - 1 else "TopicTest") for n in numbers)) is None
+
+
+@given(TYPES, ODD, ODD)
+def test_a_shape_is_known_again_in_later_sends(kind: HeaderType, one: dict[str, str], other: dict[str, str]) -> None:
+    first, later = a_send(0, kind, **one), b"".join(a_send(number, kind, **other) for number in range(FEW))
+    found = alike(later, first)
+    if found is not None:
+        assert_same(*found, later)
+    elif one == other and not one:
+        raise AssertionError("plain sends are alike")
+
+
+def test_few_sends_oneway_sends_and_msgpack_are_read_alone() -> None:
+    assert alike(b"".join(map(a_send, range(FEW - 1)))) is None
+    assert alike(b"".join(a_send(number, HeaderType.MSGPACK) for number in range(20))) is None
+    oneway = encode(Command(310, 1, 2, ext={"e": "1", "g": "1", "i": ""}, header_type=HeaderType.JSON))
+    assert alike(oneway * 20) is None
+
+
+def test_a_turn_takes_no_more_than_most() -> None:
+    found = alike(b"".join(a_send(number, body=b"") for number in range(1000, MOST + 1100)))
+    assert found is not None
+    assert found[1].count == MOST
