@@ -8,7 +8,7 @@ Java: store/DefaultMessageStore.java#consumeQueueTable, store/queue/ConsumeQueue
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from rocketlet.common.topic import SCHEDULE_TOPIC, is_legal_name
 from rocketlet.store.config import StoreConfig
@@ -27,7 +27,7 @@ from rocketlet.store.layout.file_names import (
 )
 from rocketlet.store.layout.queue_rules import delay_of, parse_delay_levels
 from rocketlet.store.mapped_file import MappedFile
-from rocketlet.store.mapped_file_queue import MappedFileQueue, Oddity
+from rocketlet.store.mapped_file_queue import FilesFlush, MappedFileQueue, Oddity
 
 QueueKey = tuple[str, int]
 
@@ -220,7 +220,7 @@ class QueueFlush:
         self._disk = disk
         self._root = root
         self._least_pages = least_pages
-        self._steps: list[Callable[[], None]] = []
+        self._steps: list[FilesFlush] = []
         self._ends: list[tuple[ConsumeQueue, int, int]] = []
 
     def gather(self) -> Iterator[None]:
@@ -242,10 +242,9 @@ class QueueFlush:
         self._ends.append((queue, queue.end, ext_end))
 
     def run(self) -> None:
-        if len(self._steps) >= MANY and self._disk.sync_all(self._root):
-            return
+        is_durable = len(self._steps) >= MANY and self._disk.sync_all(self._root)
         for step in self._steps:
-            step()
+            step(is_durable=is_durable)
 
     def done(self) -> None:
         for queue, end, ext_end in self._ends:
