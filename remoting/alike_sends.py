@@ -51,7 +51,6 @@ _BINARY_QUEUE = re.compile(rb"\0\x01e\0\0\0.(\d+)\0\x01f", re.DOTALL)
 _BINARY_TIME = re.compile(rb"\0\x01g\0\0\0.(\d+)\0\x01h", re.DOTALL)
 _BINARY_PROPERTIES = re.compile(rb"\0\x01i(....)", re.DOTALL)
 
-
 _Places = tuple[slice, slice, slice, PropertyPlaces]
 """Of opaque, queue id and time, and of the values of properties."""
 
@@ -60,13 +59,11 @@ _Places = tuple[slice, slice, slice, PropertyPlaces]
 class Shape:
     """What the headers of a producer's sends have in common, and the places of the rest.
 
-    `header` and `row` are those of the first, of which all but `queueId`, `bornTimestamp` and values of properties
-    holds for each send. `fixed` is 255 where a row has to be as the first, and 0 elsewhere; `texts` are the numbers of
-    the bytes of values that may differ.
+    `row` is the first header. `fixed` is 255 where a row has to be as it is, and 0 elsewhere; `texts` are the numbers
+    of the bytes of values that may differ.
     """
 
     header_type: int
-    header: SendMessageHeaderV2
     row: NDArray[Any]
     fixed: NDArray[Any]
     texts: NDArray[Any]
@@ -174,7 +171,7 @@ def shape_of(first: Request, shared: Collection[bytes]) -> Shape | None:
             fixed[place] = numpy.where(_is_odd(row[place], first.header_type), 255, 0)
     differing = (fixed == 0).nonzero()[0]
     fixed[opaque] = fixed[queue] = fixed[time] = 0
-    return Shape(first.header_type, header, row, fixed, differing, opaque, queue, time, texts)
+    return Shape(first.header_type, row, fixed, differing, opaque, queue, time, texts)
 
 
 def _places_in_json(raw: bytes) -> _Places | None:

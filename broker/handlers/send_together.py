@@ -1,4 +1,4 @@
-"""Sends of one chunk that are alike (`remoting/alike_sends.py`) are stored and answered as columns: 2 µs each of 64,
+"""Sends of one chunk that are alike (`remoting/alike_sends.py`) are stored and answered as columns: 3 µs each of 64,
 where one alone takes 8.
 
 Only the plainest are: to a known topic, without transaction, delay or anything else that redirects, and to queues that
