@@ -172,10 +172,6 @@ class ConsumerOffsets:
         for _ in self.forgetting(topic=topic):
             pass
 
-    def forget_group(self, group: str) -> None:
-        for _ in self.forgetting(group=group):
-            pass
-
     def forgetting(self, *, group: str = "", topic: str = "") -> Iterator[None]:
         """Forgets the offsets of a group or of a topic one at a time, for there may be a million."""
         if group:

@@ -37,7 +37,7 @@ from rocketlet.common.topic import InvalidName
 from rocketlet.remoting.command import Command, request
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import BodyError, RemotingError
-from rocketlet.remoting.in_turns import Turns
+from rocketlet.remoting.in_turns import Turns, run_all
 from rocketlet.remoting.protocol.body import Body
 from rocketlet.remoting.protocol.configuration import (
     SubscriptionGroupConfig,
@@ -164,7 +164,7 @@ class FollowedTables:
         turns = Turns()
         for stone in updates.gone:
             await turns.pause()
-            self._apply_tombstone(Tombstone(*stone))
+            await self._apply_tombstone(Tombstone(*stone))
         for number, row in enumerate(updates.offsets):
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
@@ -188,16 +188,16 @@ class FollowedTables:
             updates.tombstones, locks=updates.locks,
         )  # fmt: skip
 
-    def _apply_tombstone(self, stone: Tombstone) -> None:
+    async def _apply_tombstone(self, stone: Tombstone) -> None:
         """Delete what the master deleted. Entries now in its tables were recreated since, and stay."""
         tables = self._tables
         if stone.kind == TOPIC:
-            tables.offsets.forget_topic(stone.name)
+            await run_all(tables.offsets.forgetting(topic=stone.name))
             if stone.name not in self._topics_of_master and tables.topics.get(stone.name) is not None:
                 tables.topics.follow((), [stone.name], tables.topics.version)
             self._pending.append(stone)  # its messages may not all have arrived yet
         elif stone.kind == OFFSETS:
-            tables.offsets.forget_group(stone.name)
+            await run_all(tables.offsets.forgetting(group=stone.name))
         elif stone.name not in self._groups_of_master and tables.groups.get(stone.name) is not None:
             tables.groups.follow((), [stone.name], tables.groups.version)
         if not tables.tombstones.has(stone):
@@ -220,7 +220,7 @@ class FollowedTables:
             removed = self._reported_topics - topics.topicConfigTable.keys()
             await self._take_topics(topics, removed)
             for name in removed:
-                tables.offsets.forget_topic(name)
+                await run_all(tables.offsets.forgetting(topic=name))
             if removed:
                 await self._store.drop_where(lambda queue: queue.topic in removed)
             self._reported_topics = set(topics.topicConfigTable)
@@ -237,7 +237,9 @@ class FollowedTables:
     async def _take_offsets(self, body: ConsumerOffsetTable) -> None:
         heard, offsets = self._reported_offsets, self._tables.offsets
         new_offsets: dict[Key, int] = {}
+        turns = Turns()
         for name, queues in body.offsetTable.items():
+            await turns.pause()
             topic, _, group = name.partition("@")
             for queue_id, offset in queues.items():
                 new_offsets[group, topic, int(queue_id)] = int(offset)

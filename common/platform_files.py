@@ -133,15 +133,10 @@ def _windows_lock() -> Any:
     return lambda descriptor: locking(descriptor, mode, 1)
 
 
-def space(path: str) -> tuple[int, int]:
-    """(bytes that an ordinary user can use, bytes of them that are free) of the file system of an existing path."""
-    if not hasattr(os, "statvfs"):
-        usage = shutil.disk_usage(path)
-        return usage.used + usage.free, usage.free
-    stat = os.statvfs(path)
-    used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
-    free = stat.f_bavail * stat.f_frsize
-    return used + free, free  # as `df` and Java count: root's reserve is neither used nor usable
+def space(path: str) -> tuple[int, int, int]:
+    """Bytes of an existing path's file system: all, those free for an ordinary user, and those free for root alone."""
+    usage = shutil.disk_usage(path)
+    return usage.total, usage.free, usage.total - usage.used - usage.free
 
 
 @cache

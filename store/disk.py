@@ -63,15 +63,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Bytes of the file system that holds a path; `free` is what an ordinary user may still use."""
+    """Bytes of the file system that holds a path: all, what an ordinary user may still use, and root's reserve."""
 
     total: int
     free: int
+    reserved: int = 0
 
     @property
     def ratio(self) -> float:
-        """Used part of what can be used, 0 to 1."""
-        return 1 - self.free / self.total if self.total else 0.0
+        """Used part of what can be used, 0 to 1: the reserve is neither, as `df` and Java count."""
+        usable = self.total - self.reserved
+        return 1 - self.free / usable if usable else 0.0
 
 
 class Lock(Protocol):

@@ -20,7 +20,6 @@ Java: store/DefaultMessageStore.java (ReputMessageService, CommitLogDispatcherâ€
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -190,20 +189,20 @@ class Dispatch:
         with suppress(OSError):
             self._enter_keys()
 
-    def forget(self, queues: Iterable[ConsumeQueue]) -> None:
-        """These queues are about to be deleted: what is noted for them gets no entry, only its keys."""
-        if not self.noted:
-            return
-        forgotten = set(queues)
+    def forget_dropped(self) -> None:
+        """Some queues were dropped: what is noted for such gets no entry, only its keys."""
         for place, note in enumerate(self.noted):
             if isinstance(note, NotedRun):
-                if note.queue in forgotten:
+                if not self._is_live(note.queue):
                     note.queue_offset = -1
             elif isinstance(note, NotedRecords):
-                note.entries = [entries for entries in note.entries if entries.queue not in forgotten]
-                note.few = [entry for entry in note.few if entry[0] not in forgotten]
-            elif note[0] in forgotten:
+                note.entries = [entries for entries in note.entries if self._is_live(entries.queue)]
+                note.few = [entry for entry in note.few if self._is_live(entry[0])]
+            elif not self._is_live(note[0]):
                 self.noted[place] = (note[0], -1, *note[2:])
+
+    def _is_live(self, queue: ConsumeQueue) -> bool:
+        return self._queues.queues.get((queue.topic, queue.queue_id)) is queue
 
     def _file(self, note: Noted) -> None:
         queue, queue_offset, log_offset, size, tags_code, timestamp, keys, bits = note

@@ -23,7 +23,7 @@ import trio
 from rocketlet.store.checkpoint import CheckpointFile, Progress, checksum, write_progress
 from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.config import StoreConfig
-from rocketlet.store.consume_queue_table import ConsumeQueueTable
+from rocketlet.store.consume_queue_table import ConsumeQueueTable, QueueFlush
 from rocketlet.store.disk import PAGE, Disk
 from rocketlet.store.dispatch import Dispatch
 from rocketlet.store.errors import FlushFailed, FlushTimeout
@@ -32,6 +32,8 @@ from rocketlet.store.offload import offload
 from rocketlet.store.watermark import Watermark
 
 _log = logging.getLogger("rocketlet.store.flush")
+
+_GATHERED_TOGETHER = 512  # dirty queues that are looked at before others may run
 
 
 class LogFlush:
@@ -157,7 +159,7 @@ class ThoroughFlush:
                 await self.save()
             else:
                 self._dispatch.enter_keys()
-                queues = self._queues.flush_of_dirty(config.flush_consume_queue_least_pages)
+                queues = await self._gathered(config.flush_consume_queue_least_pages)
                 await self._flush(queues.run)
                 queues.done()
 
@@ -177,25 +179,37 @@ class ThoroughFlush:
             newest.file.begin if newest else 0,
             newest.table.next_entry if newest else 0,
             newest.table.end_log_offset if newest else 0,
-            {f"{queue.topic}/{queue.queue_id}": queue.end for queue in self._queues if queue.end},
         )  # fmt: skip
+        ends = [(queue, queue.end) for queue in self._queues if queue.end]  # the rest, `write` does in a thread
         index_timestamp = self._index.full_timestamp()
         await self._log_flush.reach(end)
-        queues = self._queues.flush_of_dirty(0)
+        queues = await self._gathered(0)
         await self._flush(queues.run, self._index.flush_of_dirty())
         queues.done()
         times = self._checkpoint.times
         times.log_timestamp = times.queue_timestamp = last.store_timestamp
         times.index_timestamp = index_timestamp
         root = self._config().store_path_root_dir
+
+        def write() -> None:
+            progress.queues.update((f"{queue.topic}/{queue.queue_id}", queue_end) for queue, queue_end in ends)
+            write_progress(self._disk, root, progress)
+
         try:
             await offload(self._disk, self._checkpoint.write)
-            await offload(self._disk, lambda: write_progress(self._disk, root, progress))
+            await offload(self._disk, write)
         except OSError as error:
             # These two only shorten a recovery, and a full disk must not end a broker that can still serve reads.
             _log.warning("%s: cannot write checkpoint or progress: %s", root, error.strerror)
         else:
             self.saved = end
+
+    async def _gathered(self, least_pages: int) -> QueueFlush:
+        flush = self._queues.flush_of_dirty(least_pages)
+        for number, _ in enumerate(flush.gather()):
+            if number % _GATHERED_TOGETHER == _GATHERED_TOGETHER - 1:
+                await trio.lowlevel.checkpoint()
+        return flush
 
     async def _flush(self, *steps: Callable[[], None]) -> None:
         def flush() -> None:

@@ -10,8 +10,8 @@ Java: store/MappedFileQueue.java
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from rocketlet.store.disk import Disk
 from rocketlet.store.layout.file_names import offset_name, parse_offset
@@ -26,6 +26,12 @@ class Oddity:
     what: str  # "foreign", "length", "gap"
     size: int = 0
     begin: int = 0
+
+
+class FilesFlush(Protocol):
+    """See `MappedFileQueue.flush_of`. `is_durable`: the whole disk has just been flushed."""
+
+    def __call__(self, *, is_durable: bool = False) -> None: ...
 
 
 class MappedFileQueue:
@@ -123,7 +129,7 @@ class MappedFileQueue:
             self.drop_last()
         self._disk.remove_directory(self.directory)
 
-    def flush_of(self, begin: int, end: int) -> Callable[[], None]:
+    def flush_of(self, begin: int, end: int) -> FilesFlush:
         """A function that makes [begin, end) and the names of the files durable: to be called once, in a thread.
 
         It raises OSError also where somebody else has deleted a file: what is written to it is on no disk.
@@ -133,15 +139,16 @@ class MappedFileQueue:
             for file in self.files
             if file.begin < end and file.end > begin
         ]
-        names, self._names_changed = self._names_changed, False
         disk, directory = self._disk, self.directory
 
-        def flush() -> None:
+        def flush(*, is_durable: bool = False) -> None:
             for file, region, span in written:
-                region.flush(span)
+                if not is_durable:
+                    region.flush(span)
                 if not disk.exists(file.path) and file in self.files:  # those that we delete leave the list first
                     raise FileNotFoundError(errno.ENOENT, "it was deleted while this process had it open", file.path)
-            if names:
+            if self._names_changed and not is_durable:
+                self._names_changed = False  # first, for the loop may make a file meanwhile
                 disk.sync_directory(directory)
 
         return flush

@@ -135,17 +135,18 @@ class MessageIndex:
 
     def flush_of_dirty(self) -> Callable[[], None]:
         """A function that makes all entries durable; to be called once, where it may wait."""
-        written = []
-        for file in self.files:
-            if file.flushed != file.table.next_entry:
-                written.append((file.file.region, file.written_since(file.flushed)))
-                file.flushed = file.table.next_entry
-        names, self._names_changed = self._names_changed, False
+        written = [
+            (file, file.file.region, file.written_since(file.flushed), file.table.next_entry)
+            for file in self.files
+            if file.flushed != file.table.next_entry
+        ]
 
         def flush() -> None:
-            for region, spans in written:
+            for file, region, spans, end in written:
                 region.flush(*spans)
-            if names:
+                file.flushed = end
+            if self._names_changed:
+                self._names_changed = False  # first, for the loop may make a file meanwhile
                 self._disk.sync_directory(self.directory)
 
         return flush

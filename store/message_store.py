@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 
@@ -402,7 +402,9 @@ class MessageStore(Lookup):
         for at in range(0, len(every), _TOGETHER):
             part = [queue for queue in every[at : at + _TOGETHER] if self.queue(queue.topic, queue.queue_id) is queue]
             dropped = [queue for queue in part if is_gone(queue)]
-            self._drop(dropped)
+            if dropped:
+                self.queues.drop(dropped)
+                self._forget_dropped()
             count += len(dropped)
             await trio.lowlevel.checkpoint()
             await self.remove_dropped()
@@ -413,15 +415,13 @@ class MessageStore(Lookup):
 
         Call `remove_dropped` afterwards.
         """
-        queues = self.queues.of_topic(topic)
-        self._drop(queues)
-        return len(queues)
+        count = self.queues.drop_topic(topic)
+        if count:
+            self._forget_dropped()
+        return count
 
-    def _drop(self, queues: Sequence[ConsumeQueue]) -> None:
-        if not queues:
-            return
-        self._dispatch.forget(queues)
-        self.queues.drop(queues)
+    def _forget_dropped(self) -> None:
+        self._dispatch.forget_dropped()
         self._thorough.saved = -1  # the progress point lists queues that are gone
 
     async def remove_dropped(self) -> None:

@@ -84,12 +84,16 @@ class TopicAdmin:
     async def delete(self, request: Request) -> Reply:
         header: DeleteTopicHeader = request.header
         self._check_changeable(header.topic)
+        offsets = self._tables.offsets
+        await run_all(offsets.forgetting(topic=header.topic))
+        # From here to the tombstone in one step: a message that is taken later, for it or for one of its name that is
+        # created again, is not deleted with it, and finds nothing left of it.
+        offsets.forget_topic(header.topic)  # those that were committed meanwhile
         self._topics.delete(header.topic)
-        await run_all(self._tables.offsets.forgetting(topic=header.topic))
-        self._tables.offsets_file.changed()
-        await run_all(self._statistics.forgetting(topic=header.topic))
         self._store.drop_topic(header.topic)
         self._tables.add_tombstone(TOPIC, header.topic, self._store.log.end)
+        self._tables.offsets_file.changed()
+        await run_all(self._statistics.forgetting(topic=header.topic))
         await self._store.remove_dropped()
         await acknowledged(self._tables.topics_file, self._tables.offsets_file, self._tables.tombstones_file)
         self._registration.register_soon()

@@ -43,7 +43,7 @@ def test_topics_and_groups() -> None:
     offsets.forget_topic("t")
     assert offsets.groups_of("t") == []
     assert len(offsets) == 1
-    offsets.forget_group("g")
+    assert list(offsets.forgetting(group="g"))
     assert len(offsets) == 0
     assert "0 offsets" in repr(offsets)
 
@@ -73,10 +73,10 @@ def test_every_change_increments_the_version() -> None:
     versions.append(offsets.version)
     offsets.commit("g", "t", 0, 1)
     versions.append(offsets.version)
-    offsets.forget_group("g")
+    assert list(offsets.forgetting(group="g"))
     versions.append(offsets.version)
     assert sorted(set(versions)) == versions
-    offsets.forget_group("g")
+    assert not list(offsets.forgetting(group="g"))
     assert offsets.version == versions[-1]
 
 

@@ -81,7 +81,7 @@ async def test_a_table_that_changes_during_a_write_is_written_consistently(monke
 
     async def change() -> None:
         for group in range(500):
-            offsets.forget_group(f"G{group}") if group % 3 == 0 else offsets.commit(f"G{group}", "T", 9, 1)
+            list(offsets.forgetting(group=f"G{group}")) if group % 3 == 0 else offsets.commit(f"G{group}", "T", 9, 1)
             offsets.commit(f"new{group}", "T", 0, 1)
             await trio.lowlevel.checkpoint()
 
@@ -107,6 +107,10 @@ class Steps(trio.abc.Instrument):
 
 QUEUES = 300
 WIDE, GROUP = {"topic": "Wide"}, {"group": "CG", "topic": "Wide"}
+WIDE_TOPIC = {
+    **WIDE, "readQueueNums": str(QUEUES), "writeQueueNums": str(QUEUES), "perm": "6", "topicSysFlag": "0",
+    "order": "false", "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -135,10 +139,7 @@ async def test_a_request_about_many_rows_yields_between_them(
     monkeypatch.setattr(module, "_BETWEEN_LOOKS", 1)
     monkeypatch.setattr(json_pieces, "PIECE", 1)
     async with memory_broker() as one:
-        numbers = {"readQueueNums": str(QUEUES), "writeQueueNums": str(QUEUES), "perm": "6", "topicSysFlag": "0"}
-        more = {"order": "false", "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG"}
-        made = await one.call(RequestCode.UPDATE_AND_CREATE_TOPIC, {**WIDE, **numbers, **more})
-        assert made.code == 0
+        assert (await one.call(RequestCode.UPDATE_AND_CREATE_TOPIC, WIDE_TOPIC)).code == 0
         consumer = ConsumerData("CG", subscriptionDataSet=[tags("Wide")])
         beat = HeartbeatData("c", [ProducerData(f"P{number}") for number in range(QUEUES)], [consumer])
         assert (await one.call(RequestCode.HEART_BEAT, None, beat.to_json())).code == 0
@@ -154,6 +155,45 @@ async def test_a_request_about_many_rows_yields_between_them(
         trio.lowlevel.remove_instrument(steps)
         assert answer.code == 0, answer.remark
         assert steps.count > QUEUES
+
+
+async def test_a_topic_of_many_queues_is_deleted_at_one_moment(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever runs while its offsets and files are deleted finds all of it or nothing, and no message or offset of a
+    topic of the same name that was created meanwhile goes with it."""
+    monkeypatch.setattr(module, "AT_ONCE", -1.0)
+    monkeypatch.setattr(module, "_BETWEEN_LOOKS", 1)
+    async with memory_broker() as one:
+        tables, store = one.broker.tables, one.broker.store
+        assert (await one.call(RequestCode.UPDATE_AND_CREATE_TOPIC, WIDE_TOPIC)).code == 0
+        for queue_id in range(QUEUES):
+            assert (await one.send("Wide", b"old", queue_id)).code == 0
+            tables.offsets.commit("CG", "Wide", queue_id, 1)
+        seen = set()
+        again: list[int] = []
+
+        async def look() -> None:
+            while True:
+                has_topic, queues = tables.topics.get("Wide") is not None, len(store.queues.of_topic("Wide"))
+                seen.add((has_topic, queues, tables.tombstones.last))
+                if not has_topic:
+                    break
+                await trio.lowlevel.checkpoint()
+            assert (await one.call(RequestCode.UPDATE_AND_CREATE_TOPIC, WIDE_TOPIC)).code == 0
+            for queue_id in range(QUEUES):
+                assert tables.offsets.get("CG", "Wide", queue_id) is None
+                assert (await one.send("Wide", b"new", queue_id)).code == 0
+                tables.offsets.commit("CG", "Wide", queue_id, 0)
+                again.append(queue_id)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(look)
+            assert (await one.call(RequestCode.DELETE_TOPIC_IN_BROKER, WIDE)).code == 0
+        assert seen == {(True, QUEUES, 0), (False, 0, 1)}
+        assert len(again) == len(tables.offsets.of("CG", "Wide")) == QUEUES
+        for queue_id in range(QUEUES):
+            assert [record.body for record in (await one.pull("Wide", queue_id, 0)).records] == [b"new"]
 
 
 async def test_a_map_written_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

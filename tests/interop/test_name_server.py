@@ -80,7 +80,13 @@ def test_two_name_servers_hold_the_same_and_share_nothing(
             outcomes = java.scenarios(both, "routes", binary=True)
             assert {name: outcome.why for name, outcome in outcomes.items() if outcome.verdict != "PASS"} == {}
             second.kill()
-            assert java.scenarios(both, "send-sync")["send-sync"].verdict == "PASS"
+            # Scenarios that do not wait for a push consumer's queues: on a busy machine the client's rebalance thread
+            # can miss the wake-up at its start, and then it sleeps for the 20 s that they have.
+            outcomes = java.scenarios(both, "send-to-queue", "lite-pull-assign")
+            assert {name: outcome.verdict for name, outcome in outcomes.items()} == {
+                "send-to-queue": "PASS",
+                "lite-pull-assign": "PASS",
+            }
             assert broker.address in java_admin("clusterList", "-n", one)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from trio.testing import MockClock
 
+from rocketlet.remoting import in_turns
 from rocketlet.remoting.protocol.configuration import DeleteSubscriptionGroupHeader, SubscriptionGroupConfig
 from rocketlet.remoting.protocol.header import to_ext
 from rocketlet.remoting.protocol.offsets import QueryConsumerOffsetHeader, UpdateConsumerOffsetHeader
@@ -92,6 +94,35 @@ async def test_deletions_are_replicated(autojump_clock: MockClock) -> None:
         assert (await master.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, to_ext(header))).code == 0
         await trio.sleep(SOON)
         assert slave.broker.tables.groups.get("CG") is None
+
+
+async def test_a_slave_answers_others_while_it_deletes_many_offsets(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_turns, "AT_ONCE", -1.0)
+    monkeypatch.setattr(in_turns, "_BETWEEN_LOOKS", 1)
+    counts: set[int] = set()
+    async with pair() as cluster:
+        await cluster.master.send("T", b"x")
+        await cluster.caught_up()
+        for queue_id in range(100):
+            await commit(cluster.master, 1, queue_id=queue_id)
+        await trio.sleep(SOON)
+        assert cluster.slave().broker is not None
+        offsets = cluster.slave().broker.tables.offsets
+        assert len(offsets) == 100
+
+        class Count(trio.abc.Instrument):
+            def before_task_step(self, task: trio.lowlevel.Task) -> None:
+                counts.add(len(offsets))
+
+        count = Count()
+        trio.lowlevel.add_instrument(count)
+        header = DeleteSubscriptionGroupHeader("CG", True)
+        assert (await cluster.master.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, to_ext(header))).code == 0
+        await trio.sleep(SOON)
+        trio.lowlevel.remove_instrument(count)
+    assert counts >= set(range(101))
 
 
 async def test_deletions_reach_a_slave_that_was_down_despite_a_master_restart(

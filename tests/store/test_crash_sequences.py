@@ -130,6 +130,8 @@ class TestAQueueWithoutAMessageInTheLog:
         model.put(message("Idle", 0, b"never flushed"))
         model.store.settle()
         queues = model.store.queues.flush_of_dirty(0)
+        for _ in queues.gather():
+            pass
         queues.run()
         queues.done()
         assert model.retain()

@@ -128,6 +128,8 @@ class Crashes(RuleBasedStateMachine):
     @rule()
     def flush_queues(self) -> None:
         queues = self.model.store.queues.flush_of_dirty(0)
+        for _ in queues.gather():
+            pass
         queues.run()
         queues.done()
 

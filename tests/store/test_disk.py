@@ -6,11 +6,13 @@ import errno
 import gc
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -145,12 +147,18 @@ class TestEveryDisk:
 
     def test_usage(self, disk: Disk, root: str) -> None:
         usage = disk.usage(f"{root}/not/made/yet")
-        assert 0 <= usage.free <= usage.total
+        assert 0 <= usage.free <= usage.total - usage.reserved <= usage.total
         assert 0 <= usage.ratio <= 1
         assert disk.memory() > 0
 
 
 class TestRealDisk:
+    def test_roots_reserve_is_neither_used_nor_usable(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=100, used=30, free=60))
+        usage = RealDisk().usage("/")
+        assert usage == Usage(total=100, free=60, reserved=10)
+        assert usage.ratio == pytest.approx(30 / 90)
+
     def test_many_files_can_be_open(self) -> None:
         RealDisk()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

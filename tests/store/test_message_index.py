@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,6 +87,16 @@ def test_a_file_is_flushed_once() -> None:
     put(index, [item("a", 100)])
     index.flush_of_dirty()()
     assert disk.flushes == 4
+
+
+def test_a_flush_that_was_given_up_is_made_up_for() -> None:
+    disk = MemoryDisk(page_size=64)
+    index = index_of(disk)
+    put(index, [item("a", number) for number in range(25)])
+    index.flush_of_dirty()
+    index.flush_of_dirty()()
+    assert disk.flushes == 3
+    assert len(disk.crash(Random(0)).files()) == len(disk.crash(Random(1)).files()) == 3
 
 
 KEYS = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 5000)), min_size=1, max_size=60)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -774,6 +776,28 @@ class TestTopics:
             nursery.start_soon(look)
             await store.remove_dropped()
         assert any(0 < count < 100 for count in left)
+
+    async def test_a_deleted_topic_is_forgotten_in_a_few_steps_for_each_of_its_queues(self) -> None:
+        """All of it is one step of the loop: it must not look at the queues of other topics too."""
+        store = await opened()
+        for topic, count in (("Wide", 100), ("Other", 1000)):
+            for queue_id in range(count):
+                store.queues.find_or_make(topic, queue_id)
+        lines = 0
+
+        def trace(*_: object) -> Any:
+            nonlocal lines
+            lines += 1
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            store.drop_topic("Wide")
+        finally:
+            sys.settrace(before)
+        assert 100 < lines < 300
+        assert store.queues.topics() == {"Other"}
 
     async def test_queues_whose_messages_are_gone(self) -> None:
         store = await opened(file_reserved_time=0)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rocketlet.common.clock import TrioWallClock
 from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue_table import MANY
 from rocketlet.store.disk import Usage
 from rocketlet.store.errors import DiskFull, FlushFailed
 from rocketlet.store.layout.file_names import index_name
@@ -208,16 +209,18 @@ def test_an_index_file_with_a_damaged_time_gets_a_name() -> None:
     assert index_name(1 << 62)[:4] == "9999"
 
 
-@pytest.mark.parametrize("folder", ["commitlog", "consumequeue/T/0"])
-async def test_removing_the_directory_fails_the_next_flush(folder: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("folder", "queues"), [("commitlog", 1), ("consumequeue/T/0", 1), ("consumequeue", MANY + 1)])
+async def test_removing_the_directory_fails_the_next_flush(folder: str, queues: int, tmp_path: Path) -> None:
     config = small_config(store_path_root_dir=str(tmp_path), flush_interval_commit_log=1)
     store = MessageStore(RealDisk(), config, lambda: NOW, on_progress=lambda _: None)
     await store.open()
-    store.put(message("T", 0, b"kept"))
+    for queue_id in range(queues):
+        store.put(message("T", queue_id, b"kept"))
     await store.flush()
     await store._thorough.save()
     shutil.rmtree(tmp_path / folder)
-    store.put(message("T", 0, b"written to a file that nobody will find"))
+    for queue_id in range(queues):
+        store.put(message("T", queue_id, b"written to a file that nobody will find"))
     store.settle()
     with pytest.raises(FlushFailed, match="deleted while this process had it open"):
         await store.flush()

@@ -1,0 +1,88 @@
+"""The flush of many queues lets others run, and one that is given up leaves nothing undone."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+import trio
+
+from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.message_store import MessageStore
+from tests.support.store_model import message, small_config
+
+QUEUES = 2000
+
+
+async def opened(disk: MemoryDisk) -> MessageStore:
+    store = MessageStore(disk, small_config(), lambda: 1_700_000_000_000, on_progress=lambda _: None)
+    await store.open()
+    return store
+
+
+async def test_others_run_while_many_dirty_queues_are_looked_at() -> None:
+    store = await opened(MemoryDisk(page_size=64))
+    for queue_id in range(QUEUES):
+        queue = store.queues.find_or_make("Wide", queue_id)
+        queue.is_dirty = True
+        store.queues.dirty.append(queue)
+    store.put(message("T", 0, b"x"))
+    await store.flush()
+    flush = store.queues.flush_of_dirty(0)
+    looked_at: list[int] = []
+
+    class Steps(trio.abc.Instrument):
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            looked_at.append(len(flush._ends))
+
+    store.queues.flush_of_dirty = lambda least_pages: flush  # type: ignore[method-assign]
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    await store._thorough.save()
+    trio.lowlevel.remove_instrument(steps)
+    assert looked_at[-1] == QUEUES + 1
+    assert max(after - before for before, after in pairwise(looked_at)) <= 512
+    assert store.queues.dirty == []
+    await store.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_flush_that_is_cancelled_is_made_up_for_when_the_store_closes(seed: int) -> None:
+    disk = MemoryDisk(page_size=64)
+    store = await opened(disk)
+    for number in range(40):
+        store.put(message("T", number % 4, b"%d" % number))
+    store.settle()
+    await store.flush()
+    with trio.CancelScope() as scope:
+        flush = store.queues.flush_of_dirty(0)
+        list(flush.gather())
+        scope.cancel()
+        await trio.lowlevel.checkpoint()
+        flush.run()
+    assert scope.cancelled_caught
+    await store.close()
+    again = await opened(disk.crash(Random(seed)))
+    assert not again.report.changed
+    assert [again.queue_end("T", queue_id) for queue_id in range(4)] == [10] * 4
+    for queue_id in range(4):
+        assert len(again.get("T", queue_id, 0, 32).body()) > 0
+    await again.close()
+
+
+async def test_what_is_written_during_a_flush_stays_dirty() -> None:
+    store = await opened(MemoryDisk(page_size=64))
+    for topic in ("Again", "Gone", "T"):
+        store.put(message(topic, 0, b"x"))
+    store.settle()
+    flush = store.queues.flush_of_dirty(0)
+    list(flush.gather())
+    store.put(message("Again", 0, b"y"))
+    store.settle()
+    store.drop_topic("Gone")
+    flush.run()
+    flush.done()
+    assert [(queue.topic, queue.flushed, queue.end) for queue in store.queues.dirty] == [("Again", 1, 2)]
+    await store.remove_dropped()
+    await store.close()
