@@ -40,7 +40,7 @@ class ConsumeQueue:
     """One queue. Offsets are queue offsets unless a name says otherwise."""
 
     __slots__ = (
-        "_base", "_buffer", "_ready", "begin", "delay_ms", "end", "ext", "files", "flushed", "hash_prefix",
+        "_base", "_buffer", "_ready", "begin", "cuts", "delay_ms", "end", "ext", "files", "flushed", "hash_prefix",
         "is_dirty", "next_offset", "prepared", "queue_id", "topic", "topic_field", "watermark",
     )  # fmt: skip
 
@@ -56,6 +56,7 @@ class ConsumeQueue:
         self.end = 0
         self.next_offset = 0
         self.flushed = 0
+        self.cuts = 0  # what a flush took up before one says nothing about the entries after it
         self.is_dirty = False
         self.prepared = 0  # entries before this offset have their place on the disk
         self.watermark: Watermark | None = None
@@ -227,7 +228,7 @@ class ConsumeQueue:
             self.ext.drop_before(to_offset(entry[2]))
 
     def cut(self, end: int) -> None:
-        """Remove entries from an offset on, leaving zeros. For recovery only."""
+        """Remove entries from an offset on, leaving zeros. For recovery, and a slave whose master set a queue back."""
         while self.files.files and self.files.files[-1].begin >= end * ENTRY_SIZE:
             self.files.drop_last()
         last = self.files.last
@@ -236,6 +237,7 @@ class ConsumeQueue:
         self.end = self.next_offset = end
         self.begin = min(self.begin, end)
         self.flushed = min(self.flushed, end)
+        self.cuts += 1
         self._stop_writing()
 
     def pointing_into(self, begin: int, end: int) -> list[tuple[int, int, int]]:

@@ -221,7 +221,7 @@ class QueueFlush:
         self._root = root
         self._least_pages = least_pages
         self._steps: list[FilesFlush] = []
-        self._ends: list[tuple[ConsumeQueue, int, int]] = []
+        self._ends: list[tuple[ConsumeQueue, int, int, int]] = []
 
     def gather(self) -> Iterator[None]:
         """Look at each dirty queue, of which there may be 65,535: between two steps others may run."""
@@ -239,7 +239,7 @@ class QueueFlush:
         if queue.ext is not None:
             ext_end = queue.ext.end
             self._steps.append(queue.ext.files.flush_of(queue.ext.flushed, ext_end))
-        self._ends.append((queue, queue.end, ext_end))
+        self._ends.append((queue, queue.end, ext_end, queue.cuts))
 
     def run(self) -> None:
         is_durable = len(self._steps) >= MANY and self._disk.sync_all(self._root)
@@ -247,7 +247,9 @@ class QueueFlush:
             step(is_durable=is_durable)
 
     def done(self) -> None:
-        for queue, end, ext_end in self._ends:
+        for queue, end, ext_end, cuts in self._ends:
+            if queue.cuts != cuts:
+                continue
             queue.flushed = max(queue.flushed, end)
             if queue.ext is not None:
                 queue.ext.flushed = max(queue.ext.flushed, ext_end)

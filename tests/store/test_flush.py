@@ -86,3 +86,23 @@ async def test_what_is_written_during_a_flush_stays_dirty() -> None:
     assert [(queue.topic, queue.flushed, queue.end) for queue in store.queues.dirty] == [("Again", 1, 2)]
     await store.remove_dropped()
     await store.close()
+
+
+async def test_a_queue_that_is_set_back_during_a_flush_stays_dirty() -> None:
+    store = await opened(MemoryDisk(page_size=64))
+    for _ in range(10):
+        store.put(message("T", 0, b"x"))
+    store.settle()
+    flush = store.queues.flush_of_dirty(0)
+    list(flush.gather())
+    queue = store.queue("T", 0)
+    assert queue is not None
+    queue.cut(4)
+    for _ in range(8):
+        store.put(message("T", 0, b"y"))
+    store.settle()
+    flush.run()
+    flush.done()
+    assert (queue.end, queue.is_dirty) == (12, True)
+    assert queue.flushed <= 4
+    await store.close()
