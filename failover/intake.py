@@ -15,8 +15,6 @@ from collections.abc import Callable
 
 import trio
 
-from rocketlet.common.message_record import BLANK_SIZE
-from rocketlet.store.layout.log_scan import chain
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.replica import Replica
 
@@ -32,34 +30,21 @@ class Intake:
         self._replica = replica
         self._settle = settle
         self._is_batching = not store.config.is_sync_flush
-        self._whole_end = store.log.end
         self._confirmed = 0
         self._filed_at = 0.0
         self._unfiled = trio.lowlevel.ParkingLot()
 
     def write(self, piece: memoryview) -> None:
         """Write bytes at the end of the log. Raises DiskFull, NoRecord."""
-        replica = self._replica
         while piece:
-            begin, room = replica.end, replica.room_in_file()
-            part = piece[:room]
-            replica.write(part)
-            if begin == max(self._whole_end, self._store.log.end):
-                # The usual case. `end` would find the same, but in pages that have yet to be mapped.
-                self._whole_end = begin + chain(part, 0, min(len(part), room - BLANK_SIZE))[1]
+            part = piece[: self._replica.room_in_file()]
+            self._replica.write(part)
             piece = piece[len(part) :]
 
     @property
     def end(self) -> int:
         """The end of the last whole record, filed or not."""
-        log, end = self._store.log, self._replica.end
-        at = max(self._whole_end, log.end)
-        file = log.files.find(at) if at < end else None
-        if file is not None:
-            base = file.begin
-            at = base + chain(file.buffer, at - base, min(end - base, file.size - BLANK_SIZE))[1]
-        self._whole_end = at
-        return at
+        return self._replica.whole_end
 
     def confirm(self, end: int) -> None:
         """Call it after the writes of a turn, with the offset up to which the leader's log is confirmed: file now, or

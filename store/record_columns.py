@@ -122,8 +122,9 @@ class _Reader:
         self._delays = delays
         self._verify_body = verify_body
         self._at = at = numpy.array(places, numpy.int64)
-        # A window of a head's size at each byte, of which those at the places are copied out.
-        heads = numpy.ndarray((len(buffer) - HEAD_SIZE + 1,), _head_dtype(), buffer, 0, (1,))[at]
+        # A window of a head's size at each byte, of which those at the places are copied out: whole, as by fields that
+        # takes ten times as long.
+        heads = numpy.ndarray((len(buffer) - HEAD_SIZE + 1,), f"V{HEAD_SIZE}", buffer, 0, (1,))[at].view(_head_dtype())
         size, queue_id, queue_offset, sys_flag, timestamp = (
             heads[name].astype(numpy.int64) for name in ("size", "queue_id", "queue_offset", "sys_flag", "timestamp")
         )
@@ -212,28 +213,24 @@ class _Reader:
         places = shape.places
         if shape.topic == _SCHEDULE:  # its codes are times of delivery
             return rows[:0]
-        is_value = numpy.zeros(size, bool)
-        for place in places.values:
-            is_value[place] = True
-        is_end = (tails == _VALUE_END) | (tails == _ZERO)
-        is_alike = ~((tails != tails[0]) & ~is_value | is_end & is_value).any(axis=1)
-        for place in shape.hashed:
-            is_alike &= (tails[:, place] < _NOT_ASCII).all(axis=1)
-        if places.words is not None:
-            is_space = tails[:, places.words] == _SPACE
-            is_alike &= (is_space == is_space[0]).all(axis=1)
-        if not is_alike[0] or not shape.topic.isascii() or shape.has_zeros:
+        if not shape.topic.isascii() or shape.has_zeros or not all(first[place].isascii() for place in shape.hashed):
             return rows[1:]
+        differs = tails != tails[0]
+        is_varying = differs.any(axis=0)
         others = rows[:0]
-        if not is_alike.all():
-            others, rows, tails = rows[~is_alike], rows[is_alike], tails[is_alike]
+        if is_varying.any():
+            is_alike = _is_alike(tails, differs, is_varying, shape)
+            if not is_alike.all():
+                others, rows, tails = rows[~is_alike], rows[is_alike], tails[is_alike]
         self._is_left[rows] = False
         self._columns.topic_of[rows] = self._topic(shape.topic)
+        hashed = tails if is_varying.any() else tails[:1]  # one for all
         if places.tags is not None:
-            self._columns.tags_codes[rows] = hash_of_rows(b"", tails[:, places.tags])
+            self._columns.tags_codes[rows] = hash_of_rows(b"", hashed[:, places.tags])
         if places.keys:
-            hashes = index_hashes(shape.topic + b"#", tails, places.keys)
-            self._keys.append((rows.repeat(len(places.keys)), hashes.ravel()))
+            count = len(places.keys)
+            hashes = numpy.broadcast_to(index_hashes(shape.topic + b"#", hashed, places.keys), (len(rows), count))
+            self._keys.append((rows.repeat(count), hashes.ravel()))
         return others
 
     def _one_by_one(self, rows: NDArray[Any]) -> None:
@@ -276,6 +273,29 @@ class _Shape(NamedTuple):
     def hashed(self) -> list[slice]:
         places = self.places
         return [place for place in (places.tags, places.words, *places.keys[:1]) if place is not None]
+
+
+def _is_alike(tails: NDArray[Any], differs: NDArray[Any], is_varying: NDArray[Any], shape: _Shape) -> NDArray[Any]:
+    """Which tails have the shape of the first. `differs`: where they differ from it; `is_varying`: in which places any
+    of them does, since only there can one be of another shape, and most are the same in all."""
+    import numpy
+
+    def varying(*slices: slice) -> NDArray[Any]:
+        is_in = numpy.zeros(len(is_varying), bool)
+        for place in slices:
+            is_in[place] = True
+        return is_varying & is_in
+
+    in_values = varying(*shape.places.values)
+    elsewhere = is_varying & ~in_values
+    is_alike = ~numpy.asarray(differs[:, elsewhere].any(axis=1))
+    bytes_in_values = tails[:, in_values]
+    is_alike &= ~((bytes_in_values == _VALUE_END) | (bytes_in_values == _ZERO)).any(axis=1)
+    is_alike &= (tails[:, varying(*shape.hashed)] < _NOT_ASCII).all(axis=1)
+    if shape.places.words is not None:
+        is_space = tails[:, varying(shape.places.words)] == _SPACE
+        is_alike &= (is_space == is_space[0]).all(axis=1)
+    return is_alike
 
 
 def _shape(tail: bytes) -> _Shape:

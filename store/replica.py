@@ -17,6 +17,7 @@ Java: store/DefaultMessageStore.java#appendToCommitLog, store/CommitLog.java#app
 from __future__ import annotations
 
 import errno
+from bisect import bisect_left
 from collections.abc import Callable
 from struct import Struct
 
@@ -47,9 +48,12 @@ class Replica:
         self._has_room = has_room
         self._file: MappedFile | None = None
         self._ready = 0  # up to which place in that file may be written without asking for room
+        self._unfiled: list[int] = []  # where in that file the whole records begin that are not filed yet
         self._least = log.end  # watermarks cannot go back, so an emptied log does not begin lower than it had been
         self.end = log.end
         """Where the next byte belongs; at or after the end of the last whole record."""
+        self.whole_end = log.end
+        """The end of the last whole record, filed or not, by sizes and magic numbers."""
 
     @property
     def is_empty(self) -> bool:
@@ -62,7 +66,7 @@ class Replica:
         assert offset % self._log.file_size == 0
         self._check_begin(offset)
         self._log.open_at(offset)
-        self.end = self._least = offset
+        self.end = self.whole_end = self._least = offset
 
     def _check_begin(self, offset: int) -> None:
         if offset < self._least:
@@ -74,7 +78,7 @@ class Replica:
         while files.files:
             files.drop_last()
         self._log.open_at(0)
-        self.end, self._file, self._ready = 0, None, 0
+        self._go_on_at(0)
 
     def room_in_file(self) -> int:
         """How many bytes the file that `end` lies in still takes: nothing that is appended may cross its end."""
@@ -109,6 +113,9 @@ class Replica:
             raise
         file.buffer[at : at + size] = data
         self.end += size
+        places, end = chain(file.buffer, self.whole_end - file.begin, min(at + size, file.size - BLANK_SIZE))
+        self._unfiled += places
+        self.whole_end = file.begin + end
         if self.end == file.end:
             self.file()  # it looks at one file only
 
@@ -129,9 +136,12 @@ class Replica:
         file = log.files.find(log.end) if size else None
         if file is not None:
             file.write(log.end - file.begin, bytes(size))
-        self.end = log.end
-        self._file, self._ready = None, 0
+        self._go_on_at(log.end)
         return size
+
+    def _go_on_at(self, end: int) -> None:
+        self.end = self.whole_end = end
+        self._file, self._ready, self._unfiled = None, 0, []
 
     def _file_at(self, offset: int) -> MappedFile:
         file = self._file
@@ -146,9 +156,9 @@ class Replica:
         """File what is whole between the log's end and `end`, both in this file."""
         log, base, buffer = self._log, file.begin, file.buffer
         at, end, size = log.end - base, self.end - base, file.size
-        places, whole_to = chain(buffer, at, min(end, size - BLANK_SIZE))
-        if len(places) >= _MANY and self._replay.note_many(buffer, places, whole_to, base):
-            at = whole_to
+        places, whole_end = self._unfiled, self.whole_end - base
+        if len(places) >= _MANY and self._replay.note_many(buffer, places, whole_end, base):
+            at = whole_end
         note = self._replay.note
         read = _TWO.unpack_from
         wrong = ""
@@ -172,6 +182,8 @@ class Replica:
                 note(base + at, record)
                 at += record_size
         finally:
+            self._unfiled = places[bisect_left(places, at) :]
+            self.whole_end = max(self.whole_end, base + at)
             log.open_at(base + at)
             self._settle()
         if wrong:

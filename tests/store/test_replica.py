@@ -49,12 +49,15 @@ def no_bits(topic: str, properties: bytes) -> bytes:
 
 
 def feed(replica: Replica, data: bytes, random: Random) -> None:
-    """Feed bytes in arbitrary pieces, but not across the end of a file."""
+    """Feed bytes in arbitrary pieces, but not across the end of a file; filed after each piece, or after several."""
     at = 0
     while at < len(data):
-        size = min(random.choice([1, 7, 50, 200, 1000, 1 << 20]), len(data) - at, replica.room_in_file())
-        replica.append(data[at : at + size])
+        size = min(random.choice([1, 7, 50, 200, 1000, 5000, 1 << 20]), len(data) - at, replica.room_in_file())
+        replica.write(data[at : at + size])
         at += size
+        if random.random() < 0.5:
+            replica.file()
+    replica.file()
 
 
 @given(seed=st.integers(0, 1 << 32), config=CONFIGS)
