@@ -485,14 +485,18 @@ def has_good_property_crc(record: Buffer) -> bool | None:
     return None if stored is None else stored == body_crc(record[: len(record) - CRC_PROPERTY_SIZE])
 
 
-def encode_batch(items: Iterable[BatchItem]) -> bytes:
-    """The body of a batch send. Sizes count themselves; magic and CRC are 0."""
+def encode_batch(items: Iterable[tuple[int, bytes, bytes]]) -> bytes:
+    """The body of a batch send, of what a `BatchItem` holds. Sizes count themselves; magic and CRC are 0."""
     parts: list[bytes] = []
+    previous: tuple[int, int, int] | None = None
+    head = length = b""
     for flag, body, properties in items:
-        size = BATCH_ITEM.size + 2 + len(body) + len(properties)
-        parts += (
-            BATCH_ITEM.pack(size, 0, 0, flag, len(body)), body, _SHORT.pack(len(properties)), properties,
-        )  # fmt: skip
+        sizes = flag, len(body), len(properties)
+        if sizes != previous:  # most batches are of messages that are alike: 0.1 µs instead of 0.2
+            previous = sizes
+            head = BATCH_ITEM.pack(BATCH_ITEM.size + 2 + len(body) + len(properties), 0, 0, flag, len(body))
+            length = _SHORT.pack(len(properties))
+        parts += head, body, length, properties
     return b"".join(parts)
 
 

@@ -33,7 +33,7 @@ from rocketlet.common import message_flags as flags
 from rocketlet.common import message_properties as names
 from rocketlet.common import topic as topics
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
-from rocketlet.common.message_record import BatchItem, encode_batch
+from rocketlet.common.message_record import encode_batch
 
 _MAX_TEMPLATES = 10_000
 _NEVER_IN_BATCHES = frozenset({names.START_DELIVER_TIME, "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"})
@@ -171,7 +171,7 @@ class ProducerEngine:
         check_batch(messages)
         ids = [self.session.unique_ids() for _ in messages]
         texts = map(self.property_text, messages, ids)
-        body = encode_batch([BatchItem(m.flag, m.body, text.encode()) for m, text in zip(messages, texts, strict=True)])
+        body = encode_batch([(m.flag, m.body, text.encode()) for m, text in zip(messages, texts, strict=True)])
         first = messages[0]
         if len(body) > self.config.max_message_size:
             raise InvalidMessage(
