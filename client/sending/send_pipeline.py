@@ -77,7 +77,8 @@ class SendPipeline:
         """Sends not settled yet. Threads look at its size only."""
         self.bytes = 0
         """Of the bodies that were let in; at most `max_bytes_in_flight`, or one body."""
-        self._submitted: deque[Send] = deque()
+        self.waiting_sends: deque[Send] = deque()
+        """Those of them that wait for others to make room. Threads look at its size only."""
         self._is_admitting = False
         self.settled: Callable[[], None] | None = None
         """Called after each send: for threads that wait for room."""
@@ -92,11 +93,6 @@ class SendPipeline:
         self._empty = trio.lowlevel.ParkingLot()
         self._nursery: trio.Nursery | None = None
         self._closed: ClientError | None = None
-
-    @property
-    def has_waiting_sends(self) -> bool:
-        """Whether some sends wait for others to make room."""
-        return bool(self._submitted)
 
     # ---- life
 
@@ -169,7 +165,7 @@ class SendPipeline:
             if deadline < first_end:
                 first_end = deadline
         self._look_by(first_end)
-        self._submitted.extend(sends)
+        self.waiting_sends.extend(sends)
         self._admit()
 
     def _admit(self) -> None:
@@ -184,10 +180,10 @@ class SendPipeline:
             self._is_admitting = False
 
     def _take_admissible(self) -> list[Send]:
-        submitted, limit, size = self._submitted, self._config.max_bytes_in_flight, self.bytes
+        waiting, limit, size = self.waiting_sends, self._config.max_bytes_in_flight, self.bytes
         group = []
-        while submitted:
-            send = submitted[0]
+        while waiting:
+            send = waiting[0]
             if not send.done:  # it may have waited here for too long
                 body_size = len(send.body)
                 if size and size + body_size > limit:
@@ -195,7 +191,7 @@ class SendPipeline:
                 size += body_size
                 send.counted = True
                 group.append(send)
-            submitted.popleft()
+            waiting.popleft()
         self.bytes = size
         return group
 
@@ -211,7 +207,12 @@ class SendPipeline:
                 self._for_route[topic].append(send)
                 continue
             try:
-                send.queue = queue = self._choose(send, route.writable, route.next_turn())
+                queues, turn = route.writable, next(route.turns)
+                if send.fixed is None and send.select is None and send.causes is None and self._faults is None:
+                    queue = queues[turn % len(queues)]  # as `choose` does; two calls would be an eighth of this loop
+                else:
+                    queue = self._choose(send, queues, turn)
+                send.queue = queue
             except ClientError as error:
                 self._settle(send, None, error)
                 continue
@@ -404,7 +405,7 @@ class SendPipeline:
 
     def _room_made(self) -> None:
         """Some sends have ended: others may follow, and who waits is told."""
-        if self._submitted:
+        if self.waiting_sends:
             self._admit()
         if self.settled is not None:
             self.settled()
