@@ -92,8 +92,15 @@ class MessageQueue(Struct, frozen=True, order=True, cache_hash=True, gc=False):
         return f"{self.topic}/{self.broker_name}/{self.queue_id}"
 
 
+class _MaybeUndecoded:
+    """The one slot of a message that is no field of it: what its other fields are still to be decoded from, if so."""
+
+    __slots__ = ("_undecoded",)
+    _undecoded: Any
+
+
 @dataclass(slots=True)
-class ReceivedMessage:
+class ReceivedMessage(_MaybeUndecoded):
     """A message as consumers get it. `message_id` is the producer's unique id, or the offset id where there is none.
 
     `body` is inflated already; `sys_flag` still says how it was stored. Hosts are text, `10.0.0.5:10911`.
