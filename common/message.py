@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
+from msgspec import Struct
+
 from rocketlet.common import message_properties as names
 
 Value = TypeVar("Value")
@@ -75,9 +77,12 @@ class Message:
         return properties
 
 
-@dataclass(slots=True, frozen=True, order=True)
-class MessageQueue:
-    """One queue of a topic on one broker; ordered as Java orders them, for allocation depends on it."""
+class MessageQueue(Struct, frozen=True, order=True, cache_hash=True, gc=False):
+    """One queue of a topic on one broker; ordered as Java orders them, for allocation depends on it.
+
+    A msgspec struct because it is a key wherever sends or offsets are collected: its hash takes 0.02 µs, where that of
+    a dataclass takes 0.2.
+    """
 
     topic: str
     broker_name: str
@@ -87,8 +92,15 @@ class MessageQueue:
         return f"{self.topic}/{self.broker_name}/{self.queue_id}"
 
 
+class _MaybeUndecoded:
+    """The one slot of a message that is no field of it: what its other fields are still to be decoded from, if so."""
+
+    __slots__ = ("_undecoded",)
+    _undecoded: Any
+
+
 @dataclass(slots=True)
-class ReceivedMessage:
+class ReceivedMessage(_MaybeUndecoded):
     """A message as consumers get it. `message_id` is the producer's unique id, or the offset id where there is none.
 
     `body` is inflated already; `sys_flag` still says how it was stored. Hosts are text, `10.0.0.5:10911`.

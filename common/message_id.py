@@ -17,6 +17,7 @@ from rocketlet.common.host import V4_SIZE, V6_SIZE, unpack_host
 from rocketlet.common.moment import moment_of
 
 OFFSET_ID_LENGTHS = (32, 56)
+_BYTES = [f"{number:02X}" for number in range(256)]
 
 
 class InvalidMessageId(RocketletError):
@@ -51,18 +52,23 @@ class UniqueIds:
         self._now = now
         self._counter = count()
         self._month = (0, 0)
-        self._head = (-1, "")  # of the ids of one millisecond
+        self._head = (-1, 0, "")  # of up to 256 ids of one millisecond
 
     def __call__(self) -> str:
-        now = self._now()
-        at, head = self._head
-        if at != now:
+        return self.at(self._now())
+
+    def at(self, now: int) -> str:
+        """The id of a message that is made at this time."""
+        number = next(self._counter) & 0xFFFF
+        time_of_head, high, head = self._head
+        if time_of_head != now or high != number >> 8:
             begin, end = self._month
             if not begin <= now < end:
                 self._month = begin, end = _month_of(now)
-            head = f"{self._prefix}{now - begin:08X}"
-            self._head = now, head
-        return f"{head}{next(self._counter) & 0xFFFF:04X}"
+            high = number >> 8
+            head = f"{self._prefix}{now - begin:08X}{high:02X}"
+            self._head = now, high, head
+        return head + _BYTES[number & 0xFF]
 
 
 def time_of_unique_id(unique_id: str, now: int) -> int:

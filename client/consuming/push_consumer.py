@@ -156,14 +156,15 @@ class PushEngine(QueueHolder):
         """Hand messages to the listeners."""
         queue = process_queue.queue
         shown_queue = self.shown(queue)
-        messages = self.session.reader.pulled(records, shown_queue, subscription)
+        is_retry = queue.topic == self._retry_topic
+        messages = self.session.reader.pulled(records, shown_queue, subscription, whole=is_retry)
         process_queue.put(messages, next_offset)
         if not messages:
             if not process_queue.count:
                 self.offsets.update(queue, process_queue.committable())
             return
         self.statistics.pulled(queue.topic, len(messages))
-        if queue.topic == self._retry_topic:
+        if is_retry:
             for message in messages:
                 restore_topic(message, shown_queue.topic, self.config.namespace)
         self.consumption.submit(process_queue, messages)

@@ -44,7 +44,8 @@ class PendingSend:
 
         Not for the thread of an event loop: there, await it.
         """
-        return self._send.wait(timeout)
+        send = self._send
+        return send.outcome() if send.done else send.wait(timeout)
 
     def exception(self) -> ClientError | None:
         """The error of a send that has failed. Requires: done."""

@@ -112,10 +112,11 @@ class Sending(Facade[ProducerEngine, ProducerConfig]):
         `max_in_flight` are in flight a thread waits here, and a task gets TooManyInFlight. `callback(pending)` is
         called when it is done, in a thread of its own or by the event loop.
         """
-        engine, port = self._sending()
+        bridge, engine = self._running()
+        port = self._port
         port.make_room()
         send = engine.prepare(message, queue, selector, argument, timeout)
-        pending = PendingSend(send, self._running()[0])
+        pending = PendingSend(send, bridge)
         if callback is not None:
             check_callable("callback", callback)
             pending.add_done_callback(callback)

@@ -176,7 +176,8 @@ class ThreadPort(SendPort):
 
     def _is_full(self) -> bool:
         pipeline = self._pipeline
-        return len(pipeline.in_flight_sends) + len(self._handed) >= self._max_in_flight or pipeline.has_waiting_sends
+        in_flight = len(pipeline.in_flight_sends) + len(self._handed)
+        return in_flight >= self._max_in_flight or len(pipeline.waiting_sends) > 0
 
     def close(self) -> None:
         """Accept no more sends; threads that wait for room see that."""
@@ -192,6 +193,6 @@ class ThreadPort(SendPort):
 
     def _settled(self) -> None:
         room = self._max_in_flight - len(self._pipeline.in_flight_sends)
-        if self._for_room and room >= self._step and not self._pipeline.has_waiting_sends:
+        if self._for_room and room >= self._step and not self._pipeline.waiting_sends:
             while self._for_room:
                 self._for_room.popleft().release()

@@ -31,7 +31,7 @@ from rocketlet.client.sending.send_frames import SendTemplate
 from rocketlet.client.sending.send_result import SendResult, SendStatus
 from rocketlet.client.talking.session import Session
 from rocketlet.common.message import MessageQueue
-from rocketlet.common.message_record import BatchItem, encode_batch
+from rocketlet.common.message_record import encode_batch
 from rocketlet.remoting.command import Command, HeaderType
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.errors import RemotingError
@@ -64,29 +64,19 @@ class Lanes:
         self._lines: dict[str, Connection] = {}
         self._for_line: dict[str, deque[Send]] = {}
         self._lanes: dict[MessageQueue, Lane] = {}
-        self._held_lanes: list[Lane] | None = None
 
-    def hold(self) -> None:
-        """Until `release` idle queues take no sends: what comes in one turn of the loop leaves together."""
-        self._held_lanes = []
-
-    def release(self) -> None:
-        """Let those leave that were held."""
-        lanes, self._held_lanes = self._held_lanes, None
-        for lane in lanes or ():
-            self._send_if_idle(lane)
-
-    def leave(self, send: Send, address: str) -> None:
-        """Send it to its queue, at this address: at once, with others, or when there is a connection."""
+    def leave(self, sends: Sequence[Send], address: str) -> None:
+        """Send these to their queue, which is one, at this address: at once, with others, or when there is a
+        connection."""
         line = self._lines.get(address)
         if line is not None and not line.closed:
-            self._add_to_lane(send, address, line)
+            self._add_to_lane(sends, address, line)
             return
         parked = self._for_line.get(address)
         if parked is None:
             parked = self._for_line[address] = deque()
             self._start_task(self._get_line, address)
-        parked.append(send)
+        parked.extend(sends)
 
     async def _get_line(self, address: str) -> None:
         error: RemotingError | None = None
@@ -94,39 +84,41 @@ class Lanes:
             line = self._lines[address] = await self._session.pool.connection(address)
         except RemotingError as failure:
             error = failure
+        groups: dict[MessageQueue, list[Send]] = {}
         for send in self._for_line.pop(address):
-            if send.done:
-                continue
+            if not send.done:
+                groups.setdefault(send.queue, []).append(send)
+        for sends in groups.values():
             if error is None:
-                self._add_to_lane(send, address, line)
-            else:
+                self._add_to_lane(sends, address, line)
+                continue
+            for send in sends:
                 send.unsent += 1
-                self._ended([send], error, None)
+            self._ended(sends, error, None)
 
     # ---- the lane of a queue
 
-    def _add_to_lane(self, send: Send, address: str, line: Connection) -> None:
-        lane = self._lanes.get(send.queue) or self._new_lane(send.queue)
+    def _add_to_lane(self, sends: Sequence[Send], address: str, line: Connection) -> None:
+        queue = sends[0].queue
+        lane = self._lanes.get(queue) or self._new_lane(queue)
         lane.address = address
-        if send.alone:
-            if lane.waiting:
+        waiting = lane.waiting
+        for send in sends:
+            if send.alone:
                 self._send_lane(lane, line)  # a send does not overtake those before it
-            self._send_call(lane, line, [send])
-            return
-        size = len(send.body) + len(send.text) + _ITEM
-        if lane.waiting and lane.size + size > MAX_BYTES:
-            self._send_lane(lane, line)
-        if self._linger and not lane.waiting:
-            lane.due = trio.current_time() + self._linger
-            self._start_task(self._send_when_due, lane)
-        send.waits_in = lane
-        lane.waiting.append(send)
-        lane.size += size
-        if not lane.calls and not self._linger:
-            if self._held_lanes is None:
+                self._send_call(lane, line, [send])
+                continue
+            size = len(send.body) + len(send.text) + _ITEM
+            if lane.size + size > MAX_BYTES:
                 self._send_lane(lane, line)
-            elif len(lane.waiting) == 1:
-                self._held_lanes.append(lane)
+            if self._linger and not waiting:
+                lane.due = trio.current_time() + self._linger
+                self._start_task(self._send_when_due, lane)
+            send.waits_in = lane
+            waiting.append(send)
+            lane.size += size
+        if not lane.calls and not self._linger:
+            self._send_lane(lane, line)
 
     def _new_lane(self, queue: MessageQueue) -> Lane:
         if len(self._lanes) >= _MAX_LANES:
@@ -152,8 +144,9 @@ class Lanes:
         if line is not None and not line.closed:
             self._send_lane(lane, line)
         else:
-            for send in lane.take():
-                self.leave(send, lane.address)
+            sends = lane.take()
+            if sends:
+                self.leave(sends, lane.address)
 
     # ---- requests
 
@@ -175,7 +168,7 @@ class Lanes:
             else:
                 template = first.template.batch
                 assert template is not None
-                body = encode_batch([BatchItem(send.flag, send.body, send.text.encode()) for send in sends])
+                body = encode_batch([(send.flag, send.body, send.text.encode()) for send in sends])
                 frame = _frame(template, line, call.opaque, first, "", body)
             if first.oneway:
                 line.send_oneway_frame(frame)

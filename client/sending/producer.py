@@ -33,7 +33,7 @@ from rocketlet.common import message_flags as flags
 from rocketlet.common import message_properties as names
 from rocketlet.common import topic as topics
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
-from rocketlet.common.message_record import BatchItem, encode_batch
+from rocketlet.common.message_record import encode_batch
 
 _MAX_TEMPLATES = 10_000
 _NEVER_IN_BATCHES = frozenset({names.START_DELIVER_TIME, "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"})
@@ -54,10 +54,7 @@ class ProducerEngine:
         if self._tracer is not None:
             hooks = [*hooks, self._tracer]
         self.hooks = hooks
-        make_template = partial(
-            SendTemplate, self.group, default_topic=config.default_topic, default_queues=config.default_topic_queues
-        )
-        self._template = lru_cache(_MAX_TEMPLATES)(make_template)
+        self._template = lru_cache(_MAX_TEMPLATES)(self._make_template)
         self.requests = Requests(self.session, self.pipeline, config)
         self.queries = TopicQueries(self.session)
         self.session.producer_groups.append(self.group)
@@ -87,6 +84,11 @@ class ProducerEngine:
 
     # ---- in any thread
 
+    def _make_template(self, topic: str) -> SendTemplate:
+        config = self.config
+        topic = namespace.wrap(config.namespace, topic)
+        return SendTemplate(self.group, topic, config.default_topic, config.default_topic_queues)
+
     def prepare(
         self,
         message: Message,
@@ -106,18 +108,17 @@ class ProducerEngine:
         else:
             check_seconds("timeout", timeout)
         send = Send()
-        send.message_id = unique_id = self.session.unique_ids()
+        send.born = born = self.session.world.clock()
+        send.message_id = unique_id = self.session.unique_ids.at(born)
         send.oneway = oneway
-        topic = message.topic if not self.config.namespace else namespace.wrap(self.config.namespace, message.topic)
-        send.born = self.session.world.clock()
         if self.hooks:
             extra = self._call_before_hooks(send, message, extra, is_half=bool(sys_flag & flags.PREPARED))
         text = self.property_text(message, unique_id, extra)
         body = message.body
         if type(body) is not bytes:
             body = bytes(body)  # a buffer that its owner may change while the send is in flight
-        send.topic = topic
-        send.template = self._template(topic)
+        send.template = template = self._template(message.topic)
+        send.topic = topic = template.topic
         send.text = text
         send.body = body
         send.sys_flag = sys_flag
@@ -171,7 +172,7 @@ class ProducerEngine:
         check_batch(messages)
         ids = [self.session.unique_ids() for _ in messages]
         texts = map(self.property_text, messages, ids)
-        body = encode_batch([BatchItem(m.flag, m.body, text.encode()) for m, text in zip(messages, texts, strict=True)])
+        body = encode_batch([(m.flag, m.body, text.encode()) for m, text in zip(messages, texts, strict=True)])
         first = messages[0]
         if len(body) > self.config.max_message_size:
             raise InvalidMessage(

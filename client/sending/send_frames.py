@@ -29,9 +29,10 @@ _quoted = msgspec.json.Encoder().encode
 class SendTemplate:
     """Makes the frames of one producer group's sends to one topic."""
 
-    __slots__ = ("_code", "_format", "_header", "_oneway_format", "batch")
+    __slots__ = ("_code", "_format", "_header", "_oneway_format", "batch", "topic")
 
     def __init__(self, group: str, topic: str, default_topic: str, default_queues: int, *, batch: bool = False) -> None:
+        self.topic = topic
         self.batch: SendTemplate | None = None
         """The same for batches; None for a template of batches."""
         if not batch:

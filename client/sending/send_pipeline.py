@@ -5,6 +5,9 @@ chooses the queue and gives the send to `lanes`, all plain functions; the answer
 submitted in one turn of the loop leave in one write, and all answers of one read are settled in one turn. A send that
 has to wait for a route is parked, in order, and one task for each topic resumes it.
 
+Sends come and leave in groups, and each step is a loop over a group: a send costs 1.3 µs here, where a call of each
+function for each send costs 2.3.
+
     submit ─ route? ─ queue ─ lanes ─▶ answered ─ stored ─▶ result
                │                          ├─ may be tried again ─▶ next try, another broker
              parked                       └─ final, or out of tries or time ─▶ error
@@ -42,6 +45,7 @@ from rocketlet.client.sending.queue_selection import choose
 from rocketlet.client.sending.send import Answer, Call, Send
 from rocketlet.client.sending.send_result import STATUS_BY_CODE, SendResult, SendStatus
 from rocketlet.client.talking.broker_calls import refusal, translated
+from rocketlet.client.talking.route_cache import Route
 from rocketlet.client.talking.session import Session
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.command import Command
@@ -73,7 +77,9 @@ class SendPipeline:
         """Sends not settled yet. Threads look at its size only."""
         self.bytes = 0
         """Of the bodies that were let in; at most `max_bytes_in_flight`, or one body."""
-        self._submitted: deque[Send] = deque()
+        self.waiting_sends: deque[Send] = deque()
+        """Those of them that wait for others to make room. Threads look at its size only."""
+        self._is_admitting = False
         self.settled: Callable[[], None] | None = None
         """Called after each send: for threads that wait for room."""
         self._lanes = Lanes(session, config, self.answered, self._sent_oneway, self.start_task)
@@ -87,11 +93,6 @@ class SendPipeline:
         self._empty = trio.lowlevel.ParkingLot()
         self._nursery: trio.Nursery | None = None
         self._closed: ClientError | None = None
-
-    @property
-    def has_waiting_sends(self) -> bool:
-        """Whether some sends wait for others to make room."""
-        return bool(self._submitted)
 
     # ---- life
 
@@ -140,80 +141,128 @@ class SendPipeline:
 
     def submit_all(self, sends: deque[Send]) -> None:
         """Start these, and empty it. Those that go to one queue leave together."""
-        self._lanes.hold()
-        try:
-            while sends:
-                self.submit(sends.popleft())
-        finally:
-            self._lanes.release()
+        group = list(sends)
+        self.in_flight_sends.update(group)  # first: a thread that finds neither these nor those may send past them
+        for _ in group:
+            sends.popleft()
+        self._submit(group)
 
     def submit(self, send: Send) -> None:
         """Start a send. The result or error goes to `send`."""
-        now = trio.current_time()
-        send.began = send.tried_at = now
-        send.deadline = now + send.timeout
-        if self._closed is not None:
-            send.settle(None, self._closed)
-            return
         self.in_flight_sends.add(send)
-        self._look_by(send.deadline if self._config.try_timeout is None else self._try_ends(send))
-        if self._submitted or not self._admit(send):
-            self._submitted.append(send)
+        self._submit((send,))
 
-    def _admit(self, send: Send) -> bool:
-        """Start a send if its body fits into the limit of bytes in flight: that bounds what waits in socket buffers."""
-        size = len(send.body)
-        if self.bytes and self.bytes + size > self._config.max_bytes_in_flight:
-            return False
-        self.bytes += size
-        send.counted = True
-        self._try(send)
-        return True
+    def _submit(self, sends: Sequence[Send]) -> None:
+        if self._closed is not None:
+            for send in sends:
+                self._end(send, None, self._closed)
+            return
+        now = trio.current_time()
+        first_end = now + self._try_timeout
+        for send in sends:
+            send.began = send.tried_at = now
+            send.deadline = deadline = now + send.timeout
+            if deadline < first_end:
+                first_end = deadline
+        self._look_by(first_end)
+        self.waiting_sends.extend(sends)
+        self._admit()
 
-    def _try(self, send: Send) -> None:
-        topic = send.topic
-        parked = self._for_route.get(topic)
-        if parked is not None:
-            parked.append(send)
-            return
-        route = self._session.routes.get(topic)
-        if route is None or not route.writable:
-            self._for_route[topic] = deque([send])
-            self.start_task(self._get_route, topic)
-            return
+    def _admit(self) -> None:
+        """Start those whose bodies fit into the limit of bytes in flight: that bounds what waits in socket buffers."""
+        if self._is_admitting or self._closed is not None:
+            return  # in the first case one of them ended at once; the others follow in their order
+        self._is_admitting = True
         try:
-            self._choose_and_send(send, route.writable, route.next_turn())
-        except ClientError as error:
-            self._settle(send, None, error)
-        except Exception as error:  # noqa: BLE001 - see `Lanes`
-            self._not_made(send, error)
+            while group := self._take_admissible():
+                self._try(group)
+        finally:
+            self._is_admitting = False
+
+    def _take_admissible(self) -> list[Send]:
+        waiting, limit, size = self.waiting_sends, self._config.max_bytes_in_flight, self.bytes
+        group = []
+        while waiting:
+            send = waiting[0]
+            if not send.done:  # it may have waited here for too long
+                body_size = len(send.body)
+                if size and size + body_size > limit:
+                    break
+                size += body_size
+                send.counted = True
+                group.append(send)
+            waiting.popleft()
+        self.bytes = size
+        return group
+
+    def _try(self, sends: Sequence[Send]) -> None:
+        """Choose the queue of each, and give them to their lanes: those of one queue together, in their order."""
+        groups: dict[MessageQueue, list[Send]] = {}
+        topic, route = "", None
+        for send in sends:
+            if send.topic != topic:
+                topic = send.topic
+                route = self._route_for(send)
+            if route is None:
+                self._for_route[topic].append(send)
+                continue
+            try:
+                queues, turn = route.writable, next(route.turns)
+                if send.fixed is None and send.select is None and send.causes is None and self._faults is None:
+                    queue = queues[turn % len(queues)]  # as `choose` does; two calls would be an eighth of this loop
+                else:
+                    queue = self._choose(send, queues, turn)
+                send.queue = queue
+            except ClientError as error:
+                self._settle(send, None, error)
+                continue
+            except Exception as error:  # noqa: BLE001 - see `Lanes`
+                self._not_made(send, error)
+                continue
+            send.tries += 1
+            group = groups.get(queue)
+            if group is None:
+                groups[queue] = [send]
+            else:
+                group.append(send)
+        for queue, group in groups.items():
+            self._hand_to_lane(queue, group)
+
+    def _route_for(self, send: Send) -> Route | None:
+        """The route that a send takes; None where it has to wait for one, in `_for_route`."""
+        topic = send.topic
+        if topic in self._for_route:
+            return None
+        route = self._session.routes.get(topic)
+        if route is not None and route.writable:
+            return route
+        self._for_route[topic] = deque()
+        self.start_task(self._get_route, topic)
+        return None
+
+    def _choose(self, send: Send, queues: tuple[MessageQueue, ...], turn: int) -> MessageQueue:
+        if send.fixed is not None:
+            return send.fixed
+        if send.select is not None:
+            return send.select(queues)
+        avoid = send.queue.broker_name if send.causes else None
+        now = trio.current_time() * 1000 if self._faults is not None else 0.0
+        return choose(queues, turn, avoid, self._faults, now)
+
+    def _hand_to_lane(self, queue: MessageQueue, sends: Sequence[Send]) -> None:
+        broker = queue.broker_name
+        address = self._session.routes.master(broker)
+        if address is not None:
+            self._lanes.leave(sends, self._session.brokers.vip(address))
+            return
+        for send in sends:
+            send.unsent += 1
+            self._failed(send, NoRoute("the queue's broker is in no route", topic=send.topic, broker=broker))
 
     def _not_made(self, send: Send, error: Exception) -> None:
         failure = ClientError(f"the send could not be made: {error!r}", topic=send.topic)
         failure.__cause__ = error
         self._settle(send, None, failure)
-
-    def _choose_and_send(self, send: Send, queues: tuple[MessageQueue, ...], turn: int) -> None:
-        if send.fixed is not None:
-            queue = send.fixed
-        elif send.select is not None:
-            queue = send.select(queues)
-        else:
-            avoid = send.queue.broker_name if send.causes else None
-            now = trio.current_time() * 1000 if self._faults is not None else 0.0
-            queue = choose(queues, turn, avoid, self._faults, now)
-        send.queue = queue
-        send.tries += 1
-        self._hand_to_lane(send)
-
-    def _hand_to_lane(self, send: Send) -> None:
-        broker = send.queue.broker_name
-        address = self._session.routes.master(broker)
-        if address is None:
-            send.unsent += 1
-            self._failed(send, NoRoute("the queue's broker is in no route", topic=send.topic, broker=broker))
-        else:
-            self._lanes.leave(send, self._session.brokers.vip(address))
 
     def _sent_oneway(self, send: Send) -> None:
         """One that is not answered was handed to its connection."""
@@ -230,10 +279,11 @@ class SendPipeline:
                 return
             if len(sends) > 1 and answer.code in _OF_ONE_MESSAGE:
                 log.info("a batch of %d messages is sent again one by one: %s", len(sends), answer.remark)
-                for send in sends:
-                    if send.ends_with(call):
-                        send.alone = True
-                        self._hand_to_lane(send)
+                again = [send for send in sends if send.ends_with(call)]
+                for send in again:
+                    send.alone = True
+                if again:
+                    self._hand_to_lane(again[0].queue, again)
                 return
         for send in sends:
             if not send.ends_with(call):
@@ -256,8 +306,9 @@ class SendPipeline:
         self._note_answer(sends[0])
         is_safe = status is SendStatus.SEND_OK or not self._config.retry_when_not_stored_safely
         for send, result in zip(sends, results, strict=True):
-            if not send.ends_with(call):
+            if send.call is not call:
                 continue
+            send.call = None
             if is_safe or not self._may_retry(send):
                 self._end(send, result, None)
             else:
@@ -316,7 +367,7 @@ class SendPipeline:
     def _try_again(self, send: Send) -> None:
         send.tried_at = trio.current_time()
         self._look_by(self._try_ends(send))
-        self._try(send)
+        self._try((send,))
 
     def _may_retry(self, send: Send) -> bool:
         # A chosen queue is not replaced by another one: it was chosen for order.
@@ -354,8 +405,8 @@ class SendPipeline:
 
     def _room_made(self) -> None:
         """Some sends have ended: others may follow, and who waits is told."""
-        while self._submitted and (self._submitted[0].done or self._admit(self._submitted[0])):
-            self._submitted.popleft()
+        if self.waiting_sends:
+            self._admit()
         if self.settled is not None:
             self.settled()
         if not self.in_flight_sends:
@@ -381,13 +432,12 @@ class SendPipeline:
                 break
             await trio.sleep(pause)  # another one of its replicas is about to become the master
             pause = min(2 * pause, _LONGEST_REST)
-        for send in self._for_route.pop(topic):
-            if send.done:
-                continue
-            if error is None:
-                self._try(send)
-            else:
-                self._give_up(send, error)
+        sends = [send for send in self._for_route.pop(topic) if not send.done]
+        if error is None:
+            self._try(sends)
+            return
+        for send in sends:
+            self._give_up(send, error)
 
     def _has_slaves_only(self, topic: str) -> bool:
         routes = self._session.routes

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlet.client.compression import CannotInflate, compress
-from rocketlet.client.consuming.received_messages import MessageReader
+from rocketlet.client.consuming.received_messages import MessageReader, UndecodedMessage
 from rocketlet.common import message_flags as flags
-from rocketlet.common.message import MessageQueue
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.message_record import Record, RecordError, encode
 from rocketlet.common.subscription import parse_tags
 
@@ -29,7 +35,8 @@ def records(draw: st.DrawFn) -> Record:
     if draw(st.booleans()):
         body, sys_flag = compress(body, 5), flags.COMPRESSED
     return Record(
-        draw(st.sampled_from(["T", "t" * 127, "%RETRY%g"])), 3, draw(st.integers(0, 1 << 40)), 7, body, text.encode(),
+        draw(st.sampled_from(["T", "t" * 127, "t" * 200, "%RETRY%g"])), 3, draw(st.integers(0, 1 << 40)), 7, body,
+        text.encode(),
         sys_flag=sys_flag, born_timestamp=draw(st.integers(0, 1 << 40)), born_host=draw(hosts),
         store_timestamp=draw(st.integers(0, 1 << 40)), store_host=draw(hosts),
     )  # fmt: skip
@@ -53,6 +60,45 @@ def test_the_columns_equal_the_messages(some: list[Record]) -> None:
     assert (batch.topic, batch.queue) == ("T", QUEUE)
     part = batch[1:3]
     assert (list(part), part.bodies) == (messages[1:3], batch.bodies[1:3])
+
+
+@given(records())
+def test_a_message_is_decoded_field_by_field_as_it_would_be_whole(record: Record) -> None:
+    raw = encode(record)
+    (whole,) = READER.several(raw, QUEUE.broker_name)
+    whole.queue = QUEUE
+    for field in fields(ReceivedMessage):
+        (pulled,) = MessageReader("", 1 << 20).pulled(raw, QUEUE)
+        assert getattr(pulled, field.name) == getattr(whole, field.name)
+        assert pulled == whole
+        assert whole == pulled
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])
+def test_a_pulled_message_is_copied_and_changed_like_any_other(copied: Callable[[Any], Any]) -> None:
+    raw = encode(Record("T", 3, 5, 7, b"x", b"TAGS\x01a\x02KEYS\x01b c"))
+    reader = MessageReader("", 1 << 20)
+    first, second, third = reader.pulled(raw * 3, QUEUE)
+    (whole,) = reader.several(raw, QUEUE.broker_name)
+    whole.queue = QUEUE
+    assert not hasattr(first, "tag")
+    with pytest.raises(TypeError):
+        hash(first)
+    first.tags = "mine"
+    assert first == replace(whole, tags="mine")
+    assert copied(second) == whole
+    assert repr(third) == repr(whole)
+
+
+def test_messages_are_decoded_at_once_after_a_listener_asked_for_more_than_the_body() -> None:
+    raw = encode(Record("T", 3, 5, 7, b"x", b"TAGS\x01a"))
+    reader = MessageReader("", 1 << 20)
+    (message,) = reader.pulled(raw, QUEUE)
+    assert (message.body, message.queue, message.queue_offset) == (b"x", QUEUE, 5)
+    assert type(reader.pulled(raw, QUEUE)[0]) is UndecodedMessage
+    assert message.tags == "a"
+    assert type(message) is ReceivedMessage
+    assert type(reader.pulled(raw, QUEUE)[0]) is ReceivedMessage
 
 
 @given(st.lists(records(), min_size=1, max_size=3), st.data())

@@ -425,3 +425,20 @@ async def test_a_large_body_that_waits_can_time_out(autojump_clock: trio.testing
             await first
         await third
         assert script.count(SEND) == 3
+
+
+async def test_a_send_that_fails_at_once_leaves_those_that_waited_with_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with (
+        scripted_brokers("a", queues=1) as script,
+        producer_at(script, max_bytes_in_flight=10) as producer,
+    ):
+        await producer.send(Message("T", b"warm"))
+        first = producer.send_soon(Message("T", b"0" * 10))
+        failing = producer.send_soon(Message("T", b"1" * 10), selector=lambda queues, message, _: queues[7])
+        others = [producer.send_soon(Message("T", body * 10)) for body in (b"2", b"3")]
+        await first
+        with pytest.raises(ListenerFailed):
+            await failing
+        assert [(await each).queue_offset for each in others] == [2, 3]
