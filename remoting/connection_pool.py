@@ -27,9 +27,10 @@ import trio
 from rocketlet.remoting.command import Command, HeaderType
 from rocketlet.remoting.config import PoolConfig
 from rocketlet.remoting.connection import Connection, Limits
-from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Dispatch, FamilyLimit
+from rocketlet.remoting.dispatch import Dispatch
 from rocketlet.remoting.errors import CallTimeout, ConnectFailed, ConnectionLost
 from rocketlet.remoting.events import ConnectionEvents, notify
+from rocketlet.remoting.family_limits import DEFAULT_LIMITS, FamilyLimit
 from rocketlet.remoting.frame_codec import HEADER_LIMIT
 from rocketlet.remoting.handler import HandlerTable
 from rocketlet.remoting.hooks import ClientHook

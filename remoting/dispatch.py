@@ -38,6 +38,7 @@ from rocketlet.remoting.access import Access
 from rocketlet.remoting.command import ONEWAY, Command
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.errors import BodyError, FrameError
+from rocketlet.remoting.family_limits import DEFAULT_LIMITS, OTHER_FAMILIES, FamilyLimit
 from rocketlet.remoting.frame_codec import (
     FRAME_LIMIT,
     REQUEST_HEADER_LIMIT,
@@ -83,27 +84,6 @@ MAX_HELD_BY_CONNECTION = 32 << 20
 _HELD_BY_EACH = 1024
 
 _LONG_FRAME = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyLimit:
-    """How many requests of a family may be in progress, and the name of that setting."""
-
-    most: int
-    setting: str
-
-
-# RocketMQ's queue capacities; a broker passes its own settings.
-DEFAULT_LIMITS: Mapping[str, FamilyLimit] = {
-    "send": FamilyLimit(10_000, "sendThreadPoolQueueCapacity"),
-    "pull": FamilyLimit(100_000, "pullThreadPoolQueueCapacity"),
-    "query": FamilyLimit(20_000, "queryThreadPoolQueueCapacity"),
-    "client": FamilyLimit(1_000_000, "clientManagerThreadPoolQueueCapacity"),
-    "consumer": FamilyLimit(1_000_000, "consumerManagerThreadPoolQueueCapacity"),
-    "heartbeat": FamilyLimit(50_000, "heartbeatThreadPoolQueueCapacity"),
-    "transaction": FamilyLimit(100_000, "endTransactionPoolQueueCapacity"),
-}
-OTHER_FAMILIES = FamilyLimit(10_000, "adminBrokerThreadPoolQueueCapacity")
 
 
 @dataclass(slots=True, eq=False)

@@ -26,8 +26,9 @@ import trio
 from rocketlet.remoting.accepting import accepted
 from rocketlet.remoting.config import ServerConfig, TlsMode
 from rocketlet.remoting.connection import Connection, Limits
-from rocketlet.remoting.dispatch import DEFAULT_LIMITS, Admission, Dispatch, FamilyLimit
+from rocketlet.remoting.dispatch import Admission, Dispatch
 from rocketlet.remoting.events import ConnectionEvents, notify
+from rocketlet.remoting.family_limits import DEFAULT_LIMITS, FamilyLimit
 from rocketlet.remoting.first_byte import detect_tls
 from rocketlet.remoting.handler import HandlerTable, ServerHook
 from rocketlet.remoting.idle import close_idle

@@ -15,9 +15,9 @@ from rocketlet.remoting import dispatch
 from rocketlet.remoting.command import ONEWAY, Command, HeaderType, Language
 from rocketlet.remoting.config import ServerConfig
 from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.dispatch import FamilyLimit
 from rocketlet.remoting.errors import BodyError, ConnectFailed, ListenFailed
 from rocketlet.remoting.events import ConnectionEvents
+from rocketlet.remoting.family_limits import FamilyLimit
 from rocketlet.remoting.frame_codec import FRAME_LIMIT, encode, encode_answer
 from rocketlet.remoting.handler import DEFERRED, Answer, Deferred, Handler, Later, Refused, Reply, Request, ServerHook
 from rocketlet.remoting.memory_network import MemoryNetwork
