@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SHARED = frozenset({b"WAIT", b"CLUSTER"})
-# Of a topic. With a thousand queues they gain a quarter. With ten thousand, whose entries and counters are in no cache
-# of the processor, they lost a fifth: what is done at once for all is done with each in several steps.
-_MOST_QUEUES = 4096
 _KEPT_PLANS = 256  # of the connections that sent last; each has up to 40 KiB
 
 
@@ -81,7 +78,6 @@ class SendTogether:
         if (
             topic is None
             or not topic.plain
-            or topic.queues > _MOST_QUEUES
             or header.batch
             or header.sysFlag & TRANSACTION_MASK
             or self._keeps_filter_bits

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from rocketlet.broker.handlers import send_together
 from rocketlet.broker.handlers.send_together import SendTogether
 from rocketlet.remoting.command import Command, HeaderType
 from rocketlet.remoting.frame_codec import encode
@@ -168,14 +167,6 @@ async def test_a_producers_sends_are_served_together(
         received = await both(frames)
     assert {answer.code for answer in received} == {0}
     assert sum(counts) >= 90
-
-
-async def test_to_very_many_queues_they_go_alone(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send_together, "_MOST_QUEUES", QUEUES - 1)
-    with counted(monkeypatch) as counts:
-        received = await both([a_send(number) for number in range(40)])
-    assert {answer.code for answer in received} == {0}
-    assert sum(counts) == 0
 
 
 async def test_answers_come_in_the_order_of_requests(autojump_clock: MockClock) -> None:
