@@ -321,7 +321,7 @@ CHAPTERS: dict[str, Chapter] = {
     "pull": Chapter(
         "pulls of 32 messages", _pull,
         {
-            "pull_ratio": Figure("pull rate / our own send rate", "x", at_least=1.5),
+            "pull_ratio": Figure("pull rate / our own send rate", "x", at_least=3.0),
             "pull_rate": Figure("pulled messages", "/s"),
             "pull_cpu": Figure("pulled messages", "µs"),
         },

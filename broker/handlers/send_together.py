@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SHARED = frozenset({b"WAIT", b"CLUSTER"})
+_REST = 16
+"""Turns in which nothing is tried on a connection whose sends were not alike: to find that out costs as much as ten."""
 _KEPT_PLANS = 256  # of the connections that sent last; each has up to 40 KiB
 
 
@@ -70,6 +72,7 @@ class SendTogether:
         self._cluster = b"\x02CLUSTER\x01" + statistics.cluster.encode()
         self._keeps_filter_bits = keeps_filter_bits
         self._plans: dict[int, _Plan] = {}  # by the connection's number
+        self._resting: dict[int, int] = {}  # turns, likewise
 
     def serve(self, first: Request, frames: Frames) -> Together | None:
         """See `Handler.together`."""
@@ -87,12 +90,21 @@ class SendTogether:
             or not self._store.may_use_numpy
         ):
             return None
-        plan = self._plans.get(first.connection.id)
+        number = first.connection.id
+        if resting := self._resting.get(number, 0):
+            self._resting[number] = resting - 1
+            return None
+        plan = self._plans.get(number)
         sends = read_alike(plan.shape, frames) if plan is not None else None
         if plan is None or sends is None:
             plan = self._plan(first)
             sends = read_alike(plan.shape, frames) if plan is not None else None
-        if plan is None or sends is None or int(sends.queue_ids.max()) >= topic.queues:
+        if plan is None or sends is None:
+            if len(self._resting) >= _KEPT_PLANS:
+                self._resting.clear()
+            self._resting[number] = _REST
+            return None
+        if int(sends.queue_ids.max()) >= topic.queues:
             return None
         if frames.admits is not None and not _are_admitted(first, sends, frames, frames.admits):
             return None  # each is told why

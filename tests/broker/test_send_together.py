@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from rocketlet.broker.handlers.send_together import SendTogether
+from rocketlet.broker.handlers import send_together
+from rocketlet.broker.handlers.send_together import _REST, SendTogether
 from rocketlet.remoting.command import Command, HeaderType
 from rocketlet.remoting.frame_codec import encode
 from rocketlet.remoting.handler import FEW
@@ -167,6 +168,24 @@ async def test_a_producers_sends_are_served_together(
         received = await both(frames)
     assert {answer.code for answer in received} == {0}
     assert sum(counts) >= 90
+
+
+async def test_a_connection_whose_sends_are_not_alike_is_tried_seldom(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    read = send_together.read_alike
+    monkeypatch.setattr(send_together, "read_alike", lambda *args: tried.append(1) or read(*args))
+    odd = [a_send(number, b="TU"[number % 2]) for number in range(3 * FEW)]
+    alike = [a_send(number) for number in range(3 * FEW)]
+    with counted(monkeypatch) as counts:
+        async with memory_broker() as one:
+            client = await opened(one)
+            for _ in range(_REST + 1):
+                await answers(client, odd)
+            assert len(tried) == 1
+            await answers(client, alike)
+    assert counts == [0] * (_REST + 1) + [3 * FEW]
 
 
 async def test_answers_come_in_the_order_of_requests(autojump_clock: MockClock) -> None:
