@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from rocketlet.broker.durability import Durability, Shortfall, Then
 from rocketlet.broker.handlers import send_together
 from rocketlet.broker.handlers.send_together import _REST, SendTogether
 from rocketlet.remoting.command import Command, HeaderType
@@ -20,7 +21,7 @@ from rocketlet.remoting.handler import FEW
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.remoting.signing import Signer
 from rocketlet.store.errors import FlushFailed
-from tests.broker.test_sending import stuck_disk
+from tests.broker.test_sending import create_topic, stuck_disk
 from tests.support.memory_broker import RunningBroker, memory_broker
 from tests.support.memory_folder import MemoryFolder, account, accounts
 from tests.support.properties import examples
@@ -117,6 +118,7 @@ async def both(
             async with memory_broker(**(changed or {})) as one:
                 client = await opened(one, signer)
                 received = await answers(client, frames)  # of new topics in any order
+                assert in_progress_of(one) == 0
                 outcomes.append((sorted(received, key=lambda answer: answer.opaque), outcome(one)))
     assert outcomes[0] == outcomes[1]
     return outcomes[0][0]
@@ -202,6 +204,27 @@ async def test_sync_flush_answers_them_when_the_disk_has_them(
         received = await both(frames, changed={"flush_disk_type": "SYNC_FLUSH"})
     assert {answer.code for answer in received} == {0}
     assert sum(counts) >= 32
+
+
+async def test_each_is_told_whether_the_disk_has_it(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
+        client = await opened(one)
+        begin = one.broker.store.log.end
+
+        def half(self: Durability, end: int, then: Then) -> None:
+            then(Shortfall(ResponseCode.FLUSH_DISK_TIMEOUT, "late", begin + (end - begin) // 2))
+
+        monkeypatch.setattr(Durability, "call", half)
+        received = await answers(client, [a_send(number) for number in range(20)])
+    assert [answer.code for answer in received] == [0] * 10 + [ResponseCode.FLUSH_DISK_TIMEOUT] * 10
+
+
+async def test_a_queue_that_the_topic_has_no_more_is_refused(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        client = await opened(one)
+        await create_topic(one, "T", readQueueNums=2, writeQueueNums=2)
+        received = await answers(client, [a_send(number) for number in range(20)])
+    assert [answer.code for answer in received] == [0, 0, ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_ERROR] * 5
 
 
 async def test_without_a_slave_a_sync_master_tells_each(autojump_clock: MockClock) -> None:

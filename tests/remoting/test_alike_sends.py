@@ -154,6 +154,40 @@ def test_a_shape_is_known_again_in_later_sends(kind: HeaderType, one: dict[str, 
         raise AssertionError("plain sends are alike")
 
 
+SAME_SIZE = {
+    HeaderType.ROCKETMQ: [b"k0\x0220", b"k0\x0120", b"k0 20", b"k\xc3\xa920", b"k0\x0020"],
+    HeaderType.JSON: [b'k\\"20', b"k0 20", b"k\xc3\xa920", b'k0","'],
+}
+
+
+@pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in SAME_SIZE.items() for value in values])
+def test_a_value_with_a_byte_that_may_end_it_is_not_alike(kind: HeaderType, value: bytes) -> None:
+    frames = [a_send(number, kind) for number in range(30)]
+    assert alike(b"".join(frames)) is not None
+    frames[20] = frames[20].replace(b"k0020", value)
+    assert alike(b"".join(frames)) is None
+
+
+@pytest.mark.parametrize("kind", [HeaderType.JSON, HeaderType.ROCKETMQ])
+def test_words_end_where_those_of_the_first_end(kind: HeaderType) -> None:
+    texts = [f"KEYS\x01a{number} b{number}" for number in range(10, 40)]
+    found = alike(b"".join(a_send(number, kind, i=text) for number, text in enumerate(texts)))
+    assert found is not None
+    assert found[1].count == 30
+    texts[20] = texts[20].replace(" ", "-")
+    found = alike(b"".join(a_send(number, kind, i=text) for number, text in enumerate(texts)))
+    assert found is not None
+    assert found[1].count == 20
+
+
+def test_with_very_many_keys_each_is_read_alone() -> None:
+    def sends(words: int) -> bytes:
+        return b"".join(a_send(number, i="KEYS\x01" + " ".join(["k"] * words)) for number in range(FEW))
+
+    assert alike(sends(16)) is not None
+    assert alike(sends(17)) is None
+
+
 def test_few_sends_oneway_sends_and_msgpack_are_read_alone() -> None:
     assert alike(b"".join(map(a_send, range(FEW - 1)))) is None
     assert alike(b"".join(a_send(number, HeaderType.MSGPACK) for number in range(20))) is None

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlet.common.property_places import property_places
+from rocketlet.common.topic import SCHEDULE_TOPIC
 from rocketlet.store.errors import DiskFull
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
@@ -105,6 +106,26 @@ async def test_what_may_be_refused_is_left_to_put() -> None:
     assert store.put_columns(column_run(puts([0, 1], [b"x", b"y"]))) is None
     assert files_of(store) == before
     assert store.queue_end("T", 0) == store.queue_end("T", 1) == 1
+
+
+async def test_delayed_messages_are_left_to_put() -> None:
+    store, _ = await twins(0)
+    delayed = puts([2, 2], [b"x"], topic=SCHEDULE_TOPIC)
+    store.put(delayed[0])
+    assert store.put_columns(column_run(delayed)) is None
+
+
+async def test_of_a_topic_deleted_before_it_is_filed_nothing_is_filed() -> None:
+    store, _ = await twins(2)
+    store.settle()
+    assert store.put_columns(column_run(puts([0] * 10 + [1, 1], [b"x"]))) is not None
+    store.drop_topic("T")
+    store.settle()
+    assert store.dispatched.value == store.log.end
+    assert store.queue("T", 0) is None
+    store.put(puts([1], [b"new"])[0])
+    store.settle()
+    assert store.queue_end("T", 1) == 1
 
 
 @pytest.mark.parametrize("kept_back", [0, 1, 2, 3])
