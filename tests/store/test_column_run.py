@@ -119,9 +119,11 @@ async def test_of_a_topic_deleted_before_it_is_filed_nothing_is_filed() -> None:
     store, _ = await twins(2)
     store.settle()
     assert store.put_columns(column_run(puts([0] * 10 + [1, 1], [b"x"]))) is not None
+    dropped = [store.queue("T", 0), store.queue("T", 1)]
     store.drop_topic("T")
     store.settle()
     assert store.dispatched.value == store.log.end
+    assert [queue.end for queue in dropped if queue is not None] == [1, 1]
     assert store.queue("T", 0) is None
     store.put(puts([1], [b"new"])[0])
     store.settle()
