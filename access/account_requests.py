@@ -5,8 +5,8 @@ Failures are 209, 210 or 211. 50 keeps what a request does not name; an empty li
 cannot choose the file that is written, except among existing account files. No answer contains a secret or says which
 accounts exist: 54, which did, is gone from 4.9.8 too (CVE-2024-23321).
 
-Without access control 50, 51 and 53 have the codes and the texts of RocketMQ, which scripts may know; the log has the
-reason. 52 RocketMQ never answers: its client waits for 5 s. Here it is refused.
+Without access control 50, 51 and 53 have the codes and the texts of RocketMQ, which scripts may know, and 52 has no
+answer, as there; the log has the reason. Our mqadmin therefore looks at aclEnable first.
 
 Java: broker/processor/AdminBrokerProcessor.java (updateAndCreateAccessConfig and its neighbours)
 """
@@ -103,8 +103,11 @@ class AccountRequests:
             raise Refused(code, str(error)) from None
         return Reply()
 
-    def versions(self, request: Request) -> Reply:
-        table = self._require_table(request, ResponseCode.SYSTEM_ERROR)
+    def versions(self, request: Request) -> Reply | None:
+        table = self._table
+        if table is None:
+            self._log_that_it_is_off(request)
+            return None
         name, address, cluster = self._names()
         versions = ",".join(
             f"{json.dumps(path)}:{version.to_json().decode()}" for path, version in table.versions().items()
@@ -130,9 +133,12 @@ class AccountRequests:
 
     def _require_table(self, request: Request, code: ResponseCode) -> AccountTable:
         if self._table is None:
-            log.info("%s asks for accounts: %s", request.connection.peer, OFF)
-            raise Refused(code, _OFF_IN_JAVA.get(code, OFF))
+            self._log_that_it_is_off(request)
+            raise Refused(code, _OFF_IN_JAVA[code])
         return self._table
+
+    def _log_that_it_is_off(self, request: Request) -> None:
+        log.info("%s asks for accounts: %s", request.connection.peer, OFF)
 
     def _current_account(self, request: Request) -> Any:
         account = self._table.rules.accounts.get(request.header.accessKey) if self._table else None

@@ -196,11 +196,6 @@ KNOWN = {
         r"SubCommandException|the group name 'golden/bad'|For more",
         "Its retry topic would have an illegal name, so that nothing could be sent back: refused where it is made.",
     ),
-    "clusterAclConfigVersion -b BROKER": Known(
-        "RemotingTimeoutException",
-        "this broker has no access control|For more",
-        "RocketMQ fails inside and never answers: a client would wait for its timeout, and not learn the cause.",
-    ),
 }
 
 

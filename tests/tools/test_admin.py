@@ -162,6 +162,7 @@ def test_help_has_every_command_and_so_has_each_command(admin: Admin) -> None:
         (["updateTopic", "-t", "a b", "-c", "DefaultCluster"], EXIT_FAILED, "illegal characters"),
         (["updateTopic", "-t", "T", "-c", "Elsewhere"], EXIT_FAILED, "there are DefaultCluster"),
         (["updateAclConfig", "-a", "x", "-s", "y", "-c", "DefaultCluster"], EXIT_FAILED, "aclEnable=false"),
+        (["clusterAclConfigVersion", "-c", "DefaultCluster"], EXIT_FAILED, "aclEnable=false"),
         (["getAclConfig", "-c", "DefaultCluster"], EXIT_FAILED, "not served"),
         (["resetOffsetByTime", "-g", "g", "-t", "t", "-s", "tomorrow"], EXIT_USAGE, "yyyy"),
         (["queryMsgById", "-i", "nonsense"], EXIT_FAILED, "queryMsgByUniqueKey"),

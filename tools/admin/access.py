@@ -33,6 +33,7 @@ from rocketlet.tools.admin.command import (
     command,
     one_of,
 )
+from rocketlet.tools.admin.settings import settings_of
 
 _ACCOUNT = click.option("-a", "--accessKey", "access_key", required=True, metavar="NAME", help="The account.")
 _PERMISSION = "DENY, PUB, SUB or PUB|SUB"
@@ -133,6 +134,9 @@ async def cluster_acl_config_version(calls: Admin, broker: str | None, cluster: 
     one_of(broker, cluster)
     rows: list[dict[str, Any]] = []
     for address in (await brokers_chosen(calls, broker, cluster)).values():
+        settings = await settings_of(calls, address, RequestCode.GET_BROKER_CONFIG)
+        if settings.get("aclEnable") == "false":  # such a broker, RocketMQ's or ours, would never answer
+            raise _without_accounts(address)
         answer = await calls.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
         header = from_ext(AclInfoAnswerHeader, answer.ext)
         # A broker of 4.9.1 or older reports only one file.
@@ -179,9 +183,13 @@ async def _send_to_all(
             await calls.ask(address, code, header)
         except AdminRefused as refused:
             if _NO_ACCOUNTS in refused.remark:
-                raise AdminError(f"{address} has no access control (aclEnable=false), so it has no accounts") from None
+                raise _without_accounts(address) from None
             raise
     return addresses
+
+
+def _without_accounts(address: str) -> AdminError:
+    return AdminError(f"{address} has no access control (aclEnable=false), so it has no accounts")
 
 
 def _report(action: str, addresses: list[str], fields: dict[str, str]) -> Said:
