@@ -19,7 +19,7 @@ def numbers_of(rows: NDArray[Any]) -> NDArray[Any] | None:
     """The numbers (int64); None where a row is not a number as one writes it: digits, and no zero before others."""
     digits = rows - _ZERO
     width = digits.shape[1]
-    if not 0 < width <= _WIDEST or bool((digits > 9).any()) or (width > 1 and not digits[:, 0].all()):
+    if not 0 < width <= _WIDEST or int(digits.max()) > 9 or (width > 1 and not digits[:, 0].all()):
         return None
     numbers: NDArray[Any] = digits @ _powers(width)
     return numbers

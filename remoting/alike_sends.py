@@ -35,8 +35,9 @@ _LONGEST_HEADER = 4096  # a longer one has properties that are worth a look of t
 _MOST_PROPERTIES = 64  # each costs a microsecond or two, however many the sends
 _MOST_KEYS = 16  # ... and ten
 
-_LOWEST, _HIGHEST = 33, 126  # of the bytes that may differ in a property: no separator, no blank, nothing but ASCII
-_QUOTE, _BACKSLASH = b'"\\'
+# The bytes that may differ in a property: those that neither end it, or a word in it, nor are part of an escape.
+_ALLOWED = bytes(range(33, 127))
+_ALLOWED_IN_JSON = _ALLOWED.translate(None, b'"\\')
 
 _JSON_FIELDS = re.compile(rb'"extFields":\s*\{(?:\s*"[^"\\]*":\s*"(?:[^"\\]|\\.)*+",?)*+\s*\}')
 _JSON_OPAQUE = re.compile(rb'"opaque":\s*(\d+)')
@@ -61,18 +62,21 @@ _NONE = slice(0, 0)
 class Shape:
     """What the headers of a producer's sends have in common, and the places of the rest.
 
-    `row` is the first header. `fixed` is 255 where a row has to be as it is, and 0 elsewhere; `texts` are the numbers
-    of the bytes of values that may differ.
+    `row` is the first header. `fixed` is 255 where a row has to be as it is, and 0 elsewhere, and `common` what the
+    fixed bytes are. `texts` are the numbers of the bytes of values that may differ; those of `checked`, with the
+    signature's, have to be `allowed` ones.
     """
 
     header_type: int
     row: NDArray[Any]
     fixed: NDArray[Any]
+    common: bytes
     texts: NDArray[Any]
+    checked: NDArray[Any]
+    allowed: bytes
     opaque: slice
     queue: slice
     time: slice
-    signature: slice
     properties: PropertyPlaces
 
 
@@ -105,13 +109,13 @@ def read_alike(shape: Shape, frames: Frames) -> AlikeSends | None:
     import numpy
 
     rows = numpy.frombuffer(b"".join(headers), numpy.uint8).reshape(-1, size)
-    differs = (rows ^ shape.row) & shape.fixed
-    if differs.any():
-        count = int(differs.any(axis=1).argmax())  # the first row that is not alike
+    if (rows & shape.fixed).tobytes() != shape.common * len(headers):
+        differs = ((rows ^ shape.row) & shape.fixed).any(axis=1)
+        count = int(differs.argmax())  # the first row that is not alike
         if count < FEW:
             return None
         rows, bodies = rows[:count], bodies[:count]
-    if any(_is_odd(rows[:, place], shape.header_type).any() for place in (shape.texts, shape.signature)):
+    if rows.take(shape.checked, axis=1).tobytes().translate(None, shape.allowed):
         return None
     opaques, queue_ids = _opaques(rows, shape), numbers_of(rows[:, shape.queue])
     times = numbers_of(rows[:, shape.time])
@@ -128,14 +132,6 @@ def _opaques(rows: NDArray[Any], shape: Shape) -> NDArray[Any] | None:
 
     opaques: NDArray[Any] = numpy.ascontiguousarray(rows[:, shape.opaque]).view(">i4").ravel()
     return opaques
-
-
-def _is_odd(texts: NDArray[Any], header_type: int) -> NDArray[Any]:
-    """Which bytes may end a value, or a word in it, or be part of an escape."""
-    is_odd: NDArray[Any] = texts - _LOWEST > _HIGHEST - _LOWEST
-    if header_type == 0:
-        is_odd |= (texts == _QUOTE) | (texts == _BACKSLASH)
-    return is_odd
 
 
 def shape_of(first: Request, shared: Collection[bytes]) -> Shape | None:
@@ -169,12 +165,16 @@ def shape_of(first: Request, shared: Collection[bytes]) -> Shape | None:
     import numpy
 
     row, fixed = numpy.frombuffer(raw, numpy.uint8), numpy.full(len(raw), 255, numpy.uint8)
+    allowed = _ALLOWED_IN_JSON if is_json else _ALLOWED
     for name, place in texts.named.items():
         if name not in shared:
-            fixed[place] = numpy.where(_is_odd(row[place], first.header_type), 255, 0)
+            fixed[place] = [0 if byte in allowed else 255 for byte in raw[place]]
     differing = (fixed == 0).nonzero()[0]
-    fixed[opaque] = fixed[queue] = fixed[time] = fixed[signature] = 0
-    return Shape(first.header_type, row, fixed, differing, opaque, queue, time, signature, texts)
+    fixed[signature] = 0
+    checked = (fixed == 0).nonzero()[0]
+    fixed[opaque] = fixed[queue] = fixed[time] = 0
+    common = (row & fixed).tobytes()
+    return Shape(first.header_type, row, fixed, common, differing, checked, allowed, opaque, queue, time, texts)
 
 
 def _places_in_json(raw: bytes) -> _Places | None:

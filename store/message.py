@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from rocketlet.common.host import UNKNOWN_HOST
 from rocketlet.common.message_record import Buffer
 
 
-@dataclass(slots=True)
-class Put:
+class Put(Struct, gc=False):
     """One message to be stored. Hosts are packed (`common.host`), properties are the text as it will stand in the log.
 
     `keys`: for the index, the unique key first, then the words of KEYS. `tags_code`: the hash of TAGS; in the queues of
@@ -35,8 +36,7 @@ class Put:
     filter_bits: bytes = b""
 
 
-@dataclass(slots=True)
-class Appended:
+class Appended(Struct, gc=False):
     """Where a message was stored. It is durable once `flushed` has reached `end`."""
 
     log_offset: int

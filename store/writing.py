@@ -176,13 +176,14 @@ class Writing:
         now, log_offsets = self._clock(), begin + ends - sizes
         self._log.append_run(run.encode(field, sizes, log_offsets, queue_offsets, now))
         columns = log_offsets[order], sizes[order], run.tags_codes[order]
+        lists = [column.tolist() for column in columns] if count < len(queues) * MANY_ENTRIES else []
         many, few = list[NotedEntries](), list[NotedEntry]()
         for queue, (_, first, last) in zip(queues, groups, strict=True):
-            if last - first >= MANY_ENTRIES:
+            if last - first >= MANY_ENTRIES or not lists:
                 many.append(NotedEntries(queue, queue.next_offset, *(column[first:last] for column in columns)))
             else:
                 numbers = range(queue.next_offset, queue.next_offset + last - first)
-                few += zip(repeat(queue), numbers, *(column[first:last].tolist() for column in columns), strict=False)
+                few += zip(repeat(queue), numbers, *(column[first:last] for column in lists), strict=False)
             queue.next_offset += last - first
         hashes = run.key_hashes
         keys = IndexColumns(hashes.ravel(), log_offsets.repeat(hashes.shape[1]), now)

@@ -169,7 +169,7 @@ def _run(plan: _Plan, sends: AlikeSends, shared: Shared, flag: int) -> ColumnRun
 
     properties = numpy.empty((sends.count, len(plan.stored)), numpy.uint8)
     properties[:] = plan.stored
-    properties[:, plan.to] = sends.rows[:, plan.source]
+    properties[:, plan.to] = sends.rows.take(plan.source, axis=1)
     if plan.tags is not None:
         tags_codes = hash_of_rows(b"", properties[:, plan.tags]).astype(numpy.int64)
     else:
