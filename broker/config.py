@@ -35,7 +35,7 @@ class BrokerConfig:
     bind_address: str = setting(
         "127.0.0.1",
         "Address to listen on; 0.0.0.0 opens the broker to every network of the host, and is the default where"
-        " brokerIP1 names another address than loopback.",
+        " brokerIP1 or brokerIP2 names another address than loopback (:: where that is an IPv6 address).",
         important=True,
     )
     listen_port: int = setting(
@@ -222,10 +222,20 @@ def reachable(loaded: Loaded) -> Loaded:
     """A broker.conf from the field sets brokerIP1 but not bindAddress, which RocketMQ does not have: listen there
     too."""
     config = loaded[BrokerConfig]
-    if loaded.origins["bindAddress"] != DEFAULT or not config.broker_ip1 or config.broker_ip1 in LOOPBACK:
+    bound = _address_for(config)
+    if loaded.origins["bindAddress"] != DEFAULT or bound == config.bind_address:
         return loaded
-    configs = tuple(replace(each, bind_address="0.0.0.0") if each is config else each for each in loaded.configs)
-    return replace(loaded, configs=configs, origins={**loaded.origins, "bindAddress": "follows brokerIP1"})
+    configs = tuple(replace(each, bind_address=bound) if each is config else each for each in loaded.configs)
+    origin = f"follows {'brokerIP1' if config.broker_ip1 else 'brokerIP2'}"
+    return replace(loaded, configs=configs, origins={**loaded.origins, "bindAddress": origin})
+
+
+def _address_for(config: BrokerConfig) -> str:
+    """Where to listen so that the addresses given to clients and slaves are reached."""
+    given = [address for address in (config.broker_ip1, config.broker_ip2) if address]
+    if all(address in LOOPBACK for address in given):
+        return "::1" if "::1" in given[:1] else config.bind_address
+    return "::" if any(":" in address for address in given) else "0.0.0.0"
 
 
 class Settings:

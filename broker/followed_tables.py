@@ -290,7 +290,7 @@ class FollowedTables:
                 groups.append(group)
         self._groups_of_master = set(body.subscriptionGroupTable)
         if groups or removed or table.version != body.dataVersion:
-            table.follow(groups, removed, body.dataVersion)
+            table.follow(groups, removed, body.dataVersion, body.forbiddenTable)
 
     async def _ask(self, address: str, code: RequestCode, kind: type[B]) -> B:
         return kind.from_json(_checked(await self._pool.call(address, request(code), CALL_SECONDS), code).body)

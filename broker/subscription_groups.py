@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from rocketlet.broker.config import Settings
 from rocketlet.broker.topic_table import read_version
@@ -46,6 +47,7 @@ class SubscriptionGroups:
         self._on_change = on_change
         self._groups = {name: SubscriptionGroupConfig(groupName=name) for name in sorted(names.SYSTEM_GROUPS)}
         self.version = DataVersion(0, clock())
+        self._forbidden: dict[str, Any] | UnsetType = UNSET
         # The lookup of existing groups, which is all that a group's pulls need after the first.
         self.get: Callable[[str], SubscriptionGroupConfig | None] = self._groups.get
 
@@ -83,8 +85,15 @@ class SubscriptionGroups:
         self._changed()
         return True
 
-    def follow(self, groups: Iterable[SubscriptionGroupConfig], removed: Iterable[str], version: DataVersion) -> None:
+    def follow(
+        self,
+        groups: Iterable[SubscriptionGroupConfig],
+        removed: Iterable[str],
+        version: DataVersion,
+        forbidden: dict[str, Any] | UnsetType = UNSET,
+    ) -> None:
         """Adopt the master's groups, and its version of the table. Requires: checked names."""
+        self._forbidden = forbidden
         self._groups.update((group.groupName, group) for group in groups)
         for name in removed:
             if self._groups.pop(name, None) is not None:
@@ -103,12 +112,14 @@ class SubscriptionGroups:
 
     def to_body(self) -> SubscriptionGroupTable:
         """All of it, as the answer to request 201 has it."""
-        return SubscriptionGroupTable(self.version, dict(self._groups))
+        return SubscriptionGroupTable(self.version, dict(self._groups), self._forbidden)
 
     def pieces(self, separator: bytes = b",") -> Iterator[bytes]:
         """The JSON of `to_body`, also of subscriptionGroup.json."""
         yield b'{"dataVersion":%b,"subscriptionGroupTable":' % msgspec.json.encode(self.version)
         yield from object_pieces(dict(self._groups).items(), separator)
+        if self._forbidden is not UNSET:
+            yield b',"forbiddenTable":%b' % msgspec.json.encode(self._forbidden)
         yield b"}"
 
     def load(self, body: Any) -> None:
@@ -124,6 +135,8 @@ class SubscriptionGroups:
                 continue
             self._groups[group.groupName] = group
         self.version = read_version(body) or self.version
+        forbidden = body.get("forbiddenTable")
+        self._forbidden = forbidden if isinstance(forbidden, dict) else UNSET
 
     def _put(self, group: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         self._groups[group.groupName] = group

@@ -114,13 +114,15 @@ def _check(name: str, kind: str, limit: int) -> None:
 
 
 def refusal_of(name: str) -> str:
-    """Why a topic may not have this name, in RocketMQ's words where it has some; empty where it may."""
+    """Why a topic may not have this name, in RocketMQ's words; empty where it may."""
     try:
         check_topic_name(name)
-    except InvalidName as error:
-        if name.strip() and not _legal(name):
+    except InvalidName:
+        if not name.strip():
+            return "The specified topic is blank."
+        if not _legal(name):
             return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
-        return str(error)
+        return "The specified topic is longer than topic max length."
     return ""
 
 

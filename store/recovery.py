@@ -44,7 +44,7 @@ from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.rebuild_index import IndexFinding, IndexRebuild
 from rocketlet.store.rebuild_queues import NotContinuous, QueueFinding, QueueRebuild
 from rocketlet.store.record_columns import RecordColumns
-from rocketlet.store.seal_files import drop_seals, seal_path, sealed_end
+from rocketlet.store.seal_files import drop_foreign_seals, drop_seals, seal_path, sealed_end
 
 _MAX_MISSING = 1024  # log files created to fill one gap, at most
 _PIECE = 1 << 20
@@ -154,7 +154,8 @@ class Recovery:
         elif not self._is_believable(progress):
             reason = "the progress point does not fit the files"
             report.notes.append(f"{reason}; checked the whole store")
-            drop_seals(self._disk, self._root)  # another program may have written to any of the files
+            if not self._has_record(progress):
+                drop_foreign_seals(self._disk, self._root, self._log.files)
         elif whole:
             reason = "asked to"
         believed = progress if not reason else None
@@ -201,6 +202,10 @@ class Recovery:
 
     def _is_believable(self, progress: Progress) -> bool:
         """Whether files and progress point still have the same history."""
+        return self._has_record(progress) and self._has_queues(progress) and self._has_index(progress)
+
+    def _has_record(self, progress: Progress) -> bool:
+        """Whether the log has the last record before the progress point."""
         offset, size = progress.record_offset, progress.record_size
         file = self._log.files.find(offset)
         if file is None or offset + size != progress.log_offset or progress.log_offset > file.end:
@@ -209,7 +214,7 @@ class Recovery:
         if not isinstance(present, Outline) or present.size != size:
             return False
         record = file.buffer[offset - file.begin : offset - file.begin + size]
-        return checksum(record) == progress.record_crc and self._has_queues(progress) and self._has_index(progress)
+        return checksum(record) == progress.record_crc
 
     def _has_queues(self, progress: Progress) -> bool:
         for name, end in progress.queues.items():

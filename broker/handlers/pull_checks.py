@@ -81,7 +81,7 @@ class PullChecks:
             raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}")
         topic = self._topic(topic_name)
         if topic is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please!{SEE_FAQ}")
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please! {SEE_FAQ}")
         if not topic.perm & PERM_READ:
             raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] pulling message is forbidden")
         return group, topic

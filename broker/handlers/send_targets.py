@@ -19,7 +19,7 @@ from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.handler import Refused, Request
 from rocketlet.remoting.protocol.configuration import UNIT_SUBSCRIPTION
 from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
-from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.remoting.response_codes import SEE_FAQ, ResponseCode
 
 SendHeader = SendMessageHeader | SendMessageHeaderV2
 
@@ -125,8 +125,9 @@ class SendTargets:
         if topic is None:
             raise Refused(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{header.topic}] not exist, apply first please! (template {header.defaultTopic or 'none'}, "
-                f"autoCreateTopicEnable={'true' if self._settings.now.auto_create_topic_enable else 'false'})",
+                f"topic[{header.topic}] not exist, apply first please!{SEE_FAQ} (template "
+                f"{header.defaultTopic or 'none'}, autoCreateTopicEnable="
+                f"{'true' if self._settings.now.auto_create_topic_enable else 'false'})",
             )
         return topic
 

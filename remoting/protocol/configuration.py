@@ -10,6 +10,8 @@ common/protocol/header/CreateTopicRequestHeader.java
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import UNSET, UnsetType, field
 
 from rocketlet.remoting.protocol.body import Body
@@ -81,7 +83,7 @@ class GroupRetryPolicy(Body):
 
 
 class SubscriptionGroupConfig(Body):
-    """One consumer group: the body of 200, and the answer to 352. The last two are of 5.x."""
+    """One consumer group: the body of 200, and the answer to 352. What is UNSET here is of 5.x."""
 
     brokerId: Long = 0
     consumeBroadcastEnable: bool = True
@@ -94,6 +96,11 @@ class SubscriptionGroupConfig(Body):
     whichBrokerWhenConsumeSlowly: Long = 1
     consumeMessageOrderly: bool | UnsetType = UNSET
     groupRetryPolicy: GroupRetryPolicy | UnsetType = UNSET
+    # Kept for a broker of 5.x that reads the table; they decide nothing here.
+    groupSysFlag: Int | UnsetType = UNSET
+    consumeTimeoutMinute: Int | UnsetType = UNSET
+    subscriptionDataSet: list[dict[str, Any]] | UnsetType = UNSET
+    attributes: dict[str, str] | UnsetType = UNSET
 
     @property
     def is_orderly(self) -> bool:
@@ -106,6 +113,8 @@ class SubscriptionGroupTable(Body):
 
     dataVersion: DataVersion = field(default_factory=DataVersion)
     subscriptionGroupTable: dict[str, SubscriptionGroupConfig] = field(default_factory=dict)
+    forbiddenTable: dict[str, Any] | UnsetType = UNSET
+    """Of 5.x: by group and topic, bits of what is forbidden. Kept, as those of a group."""
 
 
 class CreateTopicHeader(Header):

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from rocketlet.remoting.protocol.configuration import CreateTopicHeader, SubscriptionGroupConfig
 from rocketlet.remoting.protocol.pulling import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessageHeader
 from rocketlet.remoting.request_codes import RequestCode
-from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.remoting.response_codes import SEE_FAQ, ResponseCode
 from tests.support.memory_broker import Client, Pulled, RunningBroker, memory_broker, sql, tags
 
 HELD = SUBSCRIPTION | SUSPEND
@@ -119,7 +119,9 @@ class TestRefusals:
             assert (await one.pull("T", 0, 0)).code == ResponseCode.NO_PERMISSION
             group.consumeEnable = True
             await one.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group.to_json())
-            assert (await one.pull("T", 0, 0)).code == ResponseCode.TOPIC_NOT_EXIST
+            answer = await one.pull("T", 0, 0)
+            assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+            assert answer.remark == f"topic[T] not exist, apply first please! {SEE_FAQ}"
             await one.call(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicHeader("T", perm=2))
             assert (await one.pull("T", 0, 0)).code == ResponseCode.NO_PERMISSION
             await topic_with(one, 0)

@@ -26,7 +26,7 @@ from rocketlet.remoting.command import Command
 from rocketlet.remoting.protocol.configuration import CreateTopicHeader
 from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
 from rocketlet.remoting.request_codes import RequestCode
-from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.remoting.response_codes import SEE_FAQ, ResponseCode
 from rocketlet.store.errors import FlushFailed
 from tests.support.memory_broker import ROOT, RunningBroker, memory_broker
 from tests.support.virtual_time import START_MS
@@ -157,7 +157,9 @@ async def test_a_send_is_refused_when_its_topic_cannot_be_saved(autojump_clock: 
 
 async def test_auto_creation_disabled(autojump_clock: MockClock) -> None:
     async with memory_broker(auto_create_topic_enable=False) as one:
-        assert (await one.send("T")).code == ResponseCode.TOPIC_NOT_EXIST
+        answer = await one.send("T")
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+        assert (answer.remark or "").startswith(f"topic[T] not exist, apply first please!{SEE_FAQ}")
         assert (await one.send("%RETRY%G")).code == 0
 
 

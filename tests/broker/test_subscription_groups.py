@@ -91,6 +91,22 @@ def test_reads_javas_file_except_the_nameless_group(vectors: Path, caplog: pytes
     assert len(caplog.records) == 1
 
 
+def test_what_only_rocketmq_5_uses_stays_in_the_file() -> None:
+    policy = {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 5, "max": 50, "multiplier": 3}}
+    known = SubscriptionGroupConfig(groupName="CG").builtins()
+    of_5 = {
+        "attributes": {"a": "b"}, "consumeMessageOrderly": True, "consumeTimeoutMinute": 20, "groupRetryPolicy": policy,
+        "groupSysFlag": 1, "subscriptionDataSet": [{"topic": "T", "expressionType": "TAG", "expression": "*"}],
+    }  # fmt: skip
+    groups = Groups()
+    groups.load({"subscriptionGroupTable": {"CG": {**known, **of_5}}, "forbiddenTable": {"CG": {"T": 2}}})
+    groups.find("another")
+    written = fastjson.loads(b"".join(groups.pieces()))
+    assert written["subscriptionGroupTable"]["CG"] == {**known, **of_5}
+    assert written["forbiddenTable"] == {"CG": {"T": 2}}
+    assert written == fastjson.loads(groups.to_body().to_json())
+
+
 def test_nonsense_is_tolerated(caplog: pytest.LogCaptureFixture) -> None:
     groups = Groups()
     before = groups.to_body()

@@ -9,6 +9,7 @@ from rocketlet.common.topic import (
     dlq_topic,
     is_system_group,
     is_system_topic,
+    refusal_of,
     reply_topic,
     retry_topic,
 )
@@ -27,6 +28,20 @@ def test_good_names(name: str) -> None:
 def test_bad_names_say_why(name: str, part: str) -> None:
     with pytest.raises(InvalidName, match=part):
         check_topic_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "remark"),
+    [
+        ("", "The specified topic is blank."),
+        (" ", "The specified topic is blank."),
+        ("a b", "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"),
+        ("t" * 128, "The specified topic is longer than topic max length."),
+        ("t" * 127, ""),
+    ],
+)
+def test_brokers_refuse_names_in_rocketmqs_words(name: str, remark: str) -> None:
+    assert refusal_of(name) == remark
 
 
 def test_groups() -> None:

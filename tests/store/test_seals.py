@@ -9,17 +9,41 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketlet.store.checkpoint import Progress, read_progress
 from rocketlet.store.layout import seal_layout
 from rocketlet.store.layout.seal_layout import Seal, broken_blocks, decode, encode, seal_of
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.seal_files import drop_seals, seal_path, sealed_end
+from rocketlet.store.recovery import load_log
+from rocketlet.store.seal_files import drop_foreign_seals, drop_seals, seal_path, sealed_end
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 
 
 def seal_on(disk: MemoryDisk, log_offset: int) -> Seal | None:
     data = disk.read_file(seal_path(ROOT, log_offset))
     return decode(data) if data is not None else None
+
+
+def zero(model: StoreModel, log_offset: int) -> None:
+    """Zeros in place of 1 KiB of the log."""
+    path = f"{ROOT}/commitlog/{log_offset // 8192 * 8192:020d}"
+    content = bytearray(model.disk.files()[path])
+    content[log_offset % 8192 : log_offset % 8192 + 1024] = bytes(1024)
+    model.disk.put_file(path, bytes(content))
+
+
+def save_progress_and_go_on(model: StoreModel) -> Progress:
+    """Write a progress point, as is done every minute, and two more files of messages, which are sealed too."""
+    model.run(model.store._thorough.save)
+    progress = read_progress(model.disk, ROOT)
+    assert progress is not None
+    end = model.store.log.end + 2 * 8192
+    while model.store.log.end < end:
+        model.put(message("T", 0, b"later" * 20))
+    model.store.settle()
+    model.run(model.store.flush)
+    assert model.run(model.store._seals.seal_all) == 2
+    return progress
 
 
 @given(st.binary(min_size=1, max_size=400), st.integers(1, 100), st.data())
@@ -145,6 +169,42 @@ class TestASealIsProofThatTheLogWasFlushed:
             assert is_there != (one in lost), one.at
         assert len(report.losses) == (1 if lost else 0) or at == 8192 - 1024
         assert not lost or report.kept
+
+    def test_damage_at_the_progress_point_does_not_take_the_proof_away(self) -> None:
+        model = self.model()
+        progress = save_progress_and_go_on(model)
+        model.kill()
+        zero(model, progress.record_offset // 1024 * 1024)
+        store = model.store = model._new()
+        report = model.run(store.open)
+        assert any("does not fit" in line for line in report.lines())
+        assert store.log.end == model.kept[-1].at.end
+        assert len(report.losses) == 1
+
+    def test_a_lost_queue_does_not_take_the_proof_away(self) -> None:
+        model = self.model()
+        progress = save_progress_and_go_on(model)
+        model.kill()
+        for path in list(model.disk.files()):
+            if "/consumequeue/T/" in path:
+                model.disk.remove(path)
+        zero(model, progress.log_offset // 8192 * 8192 + 8192 + 2048)
+        store = model.store = model._new()
+        report = model.run(store.open)
+        assert any("does not fit" in line for line in report.lines())
+        assert store.log.end == model.kept[-1].at.end
+        assert len(report.losses) == 1
+
+    def test_seals_of_files_that_another_program_wrote_are_dropped(self) -> None:
+        model = self.model()
+        model.kill()
+        content = model.disk.files()[f"{ROOT}/commitlog/{8192:020d}"]
+        model.disk.put_file(f"{ROOT}/commitlog/{8192:020d}", content[:4096] + b"other".ljust(4096))
+        model.disk.put_file(f"{ROOT}/commitlog/{2 * 8192:020d}", b"other".ljust(8192, b"\0"))
+        store = model._new()
+        load_log(model.disk, store.log)
+        drop_foreign_seals(model.disk, ROOT, store.log.files)
+        assert [seal_on(model.disk, begin) is not None for begin in range(0, 3 * 8192, 8192)] == [True, False, False]
 
     def test_a_log_that_ends_in_damage_keeps_its_sealed_length(self) -> None:
         model = self.model()
