@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from rocketlet.broker.config import Settings
-from rocketlet.broker.topic_table import read_version
+from rocketlet.broker.topic_table import TableFull, read_version
 from rocketlet.common import topic as names
 from rocketlet.common.json_pieces import object_pieces
 from rocketlet.remoting.protocol.body import without_nulls
@@ -29,6 +29,7 @@ log = logging.getLogger("rocketlet.broker.subscription_groups")
 
 # Heartbeats and pulls create groups, so a peer could create them without end.
 MAX_GROUPS = 100_000
+_LARGEST = 2048  # bytes of one, which may have attributes
 
 
 def read_group(fields: Any) -> SubscriptionGroupConfig:
@@ -66,8 +67,12 @@ class SubscriptionGroups:
         return self._put(SubscriptionGroupConfig(groupName=name))
 
     def update(self, group: SubscriptionGroupConfig) -> None:
-        """Create or replace a group for an administrator. Requires: a checked name."""
+        """Create or replace a group for an administrator. Requires: a checked name. Raises TableFull."""
         is_known = group.groupName in self._groups
+        if not is_known and len(self._groups) >= MAX_GROUPS:
+            raise TableFull(f"this broker has {len(self._groups)} groups, and may have {MAX_GROUPS}: delete some first")
+        if (size := len(group.to_json())) > _LARGEST:
+            raise TableFull(f"a group of {size} bytes; with all its attributes it may have {_LARGEST}")
         log.info("group %s %s by an administrator: %r", group.groupName, "updated" if is_known else "created", group)
         self._put(group)
 

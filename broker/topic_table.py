@@ -23,6 +23,7 @@ from msgspec import UNSET
 from rocketlet.broker.config import BrokerConfig, Settings
 from rocketlet.broker.statistics import Flow, Statistics
 from rocketlet.common import topic as names
+from rocketlet.common.errors import RocketletError
 from rocketlet.common.json_pieces import object_pieces
 from rocketlet.common.message_flags import MULTI_TAGS
 from rocketlet.common.topic import PERM_INHERIT, PERM_READ, PERM_WRITE
@@ -43,6 +44,10 @@ READ_WRITE = PERM_READ | PERM_WRITE
 DELAY_QUEUES = 18
 # Sends create topics, so a peer could create them without end; each costs files too.
 MAX_TOPICS = 100_000
+
+
+class TableFull(RocketletError):
+    """A topic or group more than a broker may have, or one that is larger than it may be."""
 
 
 class Topic:
@@ -177,8 +182,10 @@ class TopicTable:
         return topic if self._create(topic, reason) else None
 
     def update(self, topic: Topic) -> None:
-        """Create or replace a topic for an administrator. Requires: a checked name."""
+        """Create or replace a topic for an administrator. Requires: a checked name. Raises TableFull."""
         old = self._topics.get(topic.name)
+        if old is None and len(self._topics) >= MAX_TOPICS:
+            raise TableFull(f"this broker has {len(self._topics)} topics, and may have {MAX_TOPICS}: delete some first")
         if old is not None:
             topic.flows = old.flows
             topic.order = old.order

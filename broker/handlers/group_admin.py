@@ -16,6 +16,7 @@ from rocketlet.broker.identity import Identity
 from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.tables import Tables
 from rocketlet.broker.tombstones import GROUP, OFFSETS
+from rocketlet.broker.topic_table import TableFull
 from rocketlet.common import topic as names
 from rocketlet.remoting.access import subscribe
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
@@ -54,9 +55,9 @@ class GroupAdmin:
         group = SubscriptionGroupConfig.from_json(request.body)
         try:
             names.check_group_name(group.groupName)
-        except names.InvalidName as error:
+            self._groups.update(group)
+        except (names.InvalidName, TableFull) as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        self._groups.update(group)
         await acknowledged(self._tables.groups_file)
         return Reply()
 

@@ -23,7 +23,7 @@ from rocketlet.broker.registration import Registration
 from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.tables import Tables
 from rocketlet.broker.tombstones import TOPIC
-from rocketlet.broker.topic_table import Topic
+from rocketlet.broker.topic_table import TableFull, Topic
 from rocketlet.common import topic as names
 from rocketlet.common.topic_attributes import InvalidAttributes, changed_attributes
 from rocketlet.remoting.access import ANY_ACCOUNT
@@ -75,7 +75,10 @@ class TopicAdmin:
     async def create(self, request: Request) -> Reply:
         header: CreateTopicHeader = request.header
         self._check_changeable(header.topic)
-        self._topics.update(self._topic_of(header))
+        try:
+            self._topics.update(self._topic_of(header))
+        except TableFull as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
         await acknowledged(self._tables.topics_file)
         with trio.move_on_after(REGISTRATION_SECONDS):
             await self._registration.register_now()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rocketlet.broker import subscription_groups
 from rocketlet.broker.config import BrokerConfig, Settings
 from rocketlet.broker.subscription_groups import SubscriptionGroups, read_group
+from rocketlet.broker.topic_table import TableFull
 from rocketlet.common import fastjson
 from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
 
@@ -63,6 +64,16 @@ def test_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscription_groups, "MAX_GROUPS", len(groups) + 1)
     assert groups.find("a") is not None
     assert groups.find("b") is None
+    with pytest.raises(TableFull, match="delete some first"):
+        groups.update(SubscriptionGroupConfig(groupName="b"))
+    groups.update(SubscriptionGroupConfig(groupName="a", retryMaxTimes=3))
+
+
+def test_a_group_is_bounded() -> None:
+    groups = Groups()
+    with pytest.raises(TableFull, match="may have 2048"):
+        groups.update(SubscriptionGroupConfig(groupName="a", attributes={"key": "x" * 2048}))
+    assert groups.get("a") is None
 
 
 def test_update_disable_delete() -> None:

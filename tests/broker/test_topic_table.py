@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rocketlet.broker import topic_table
 from rocketlet.broker.config import BrokerConfig, Settings
-from rocketlet.broker.topic_table import Topic, TopicTable
+from rocketlet.broker.topic_table import TableFull, Topic, TopicTable
 from rocketlet.common import fastjson
 from rocketlet.remoting.protocol.configuration import MULTI_TAG, SINGLE_TAG, UNIT
 
@@ -118,6 +118,9 @@ def test_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.create("T0", 1, reason="test") is not None
     assert table.create("T1", 1, reason="test") is None
     assert table.create("T0", 1, reason="test") is not None
+    with pytest.raises(TableFull, match="delete some first"):
+        table.update(Topic("T1", 1, 1))
+    table.update(Topic("T0", 2, 2))
 
 
 def test_an_update_keeps_counters_and_order() -> None:
