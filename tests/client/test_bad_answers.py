@@ -11,6 +11,8 @@ from rocketlet.client import (
     AsyncPushConsumer,
     BadAnswer,
     ClientError,
+    ConsumeContext,
+    InvalidUse,
     Message,
     SendStatus,
 )
@@ -179,3 +181,16 @@ async def test_a_running_consumer_survives_a_bad_subscription(
         with pytest.raises(Exception, match="neither tags nor"):
             consumer.subscribe("T", 7)  # type: ignore[arg-type]
         consumer.subscribe("T", "a")
+
+
+def test_a_listener_that_writes_nonsense_into_its_context_has_failed() -> None:
+    for name, value in (("consumed", "all"), ("suspend", "1"), ("delay_level", "3")):
+
+        def listener(messages: object, context: ConsumeContext, name: str = name, value: str = value) -> None:
+            setattr(context, name, value)
+
+        job = ConsumeJob(ProcessQueue(MessageQueue("T", "a", 0), 0, 0), [received(0)], orderly=True)
+        job.run(listener, lambda: 0.0)
+        assert job.failed
+        assert isinstance(job.error, InvalidUse)
+        assert job.context == ConsumeContext(job.context.queue, orderly=True)

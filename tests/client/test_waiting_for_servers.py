@@ -100,6 +100,32 @@ def _transactions(cluster: Cluster, check: object) -> AsyncTransactionProducer:
     return AsyncTransactionProducer("p", check, namesrv=cluster.namesrv, world=cluster.world())  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("answer", [True, 1, "COMMIT", SystemExit(1)])
+async def test_a_checker_that_answers_nonsense_is_asked_again(
+    autojump_clock: trio.testing.MockClock, answer: object
+) -> None:
+    checked: list[ReceivedMessage] = []
+
+    async def wrong(*asked: object) -> object:
+        return True
+
+    async def check(message: ReceivedMessage) -> object:
+        checked.append(message)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer if len(checked) < 3 else TransactionState.COMMIT
+
+    async with (
+        memory_cluster(brokers=1, transaction_check_interval=10_000, transaction_time_out=5_000) as cluster,
+        _transactions(cluster, check) as producer,
+    ):
+        result = await producer.send_in_transaction(Message("T", b"x"), wrong)  # type: ignore[arg-type]
+        assert result.state is TransactionState.UNKNOWN
+        await trio.sleep(60)
+        assert len(checked) >= 3
+        assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
+
+
 async def test_an_idle_transaction_producer_registers_with_a_cluster_started_later(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
