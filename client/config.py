@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from rocketlet.client.consuming.queue_allocation import Allocation, averagely
 from rocketlet.client.errors import InvalidUse
 from rocketlet.client.sending.latency_faults import DEFAULT_AVOIDANCES_MS, DEFAULT_LATENCIES_MS
-from rocketlet.client.validators import MAX_MESSAGE_SIZE
+from rocketlet.client.validators import MAX_MESSAGE_SIZE, check_text
 from rocketlet.common import topic as topics
 
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
@@ -280,6 +280,8 @@ def _check(name: str, value: Any, default: Any) -> None:
         fits = isinstance(value, (set, frozenset, tuple, list)) and all(type(number) is int for number in value)
     else:
         fits = isinstance(value, type(default))
+        if fits and isinstance(value, str):
+            check_text(f"setting {name}", value)
     if not fits:
         kind = "a number that can be used there" if isinstance(default, (int, float)) else f"a {type(default).__name__}"
         if isinstance(default, bool):

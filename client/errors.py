@@ -16,6 +16,9 @@ from typing import Self
 
 from rocketlet.common.errors import RocketletError
 
+RAISED_BY_USERS = (Exception, SystemExit)
+"""What a user's function may raise where an engine calls it: `sys.exit` in a callback ends no thread of ours."""
+
 
 @dataclass(eq=False, repr=False)
 class ClientError(RocketletError):

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from rocketlet.client.consuming.consume_job import Call
 from rocketlet.client.consuming.consume_results import ConsumeContext, ListenerAnswer, consumed
-from rocketlet.client.errors import ClientError
+from rocketlet.client.errors import RAISED_BY_USERS, ClientError
 from rocketlet.client.sending.send_result import SendResult, TransactionState
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
@@ -105,7 +105,7 @@ def call_hooks(hooks: Iterable[Callable[[Context], None]], context: Context, kin
     for hook in hooks:
         try:
             hook(context)
-        except Exception:
+        except RAISED_BY_USERS:
             log.exception("a %s hook raised at message %s", kind, message_id)
 
 

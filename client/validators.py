@@ -5,14 +5,14 @@ Java: client/Validators.java
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from inspect import iscoroutinefunction
 
 from rocketlet.client.errors import InvalidMessage, InvalidUse
 from rocketlet.common import message_properties as names
 from rocketlet.common import topic as topics
-from rocketlet.common.message import Message, MessageQueue
+from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 
 MAX_MESSAGE_SIZE = 4 << 20  # RocketMQ's maxMessageSize, of client and broker
 
@@ -100,14 +100,60 @@ def check_types(message: Message) -> None:
 
 
 def _shown(value: object) -> str:
+    return f"of type {type(value).__name__}: {_cut(value)}"
+
+
+def _cut(value: object) -> str:
     text = repr(value)
-    return f"of type {type(value).__name__}: {text if len(text) <= 60 else text[:60] + '...'}"
+    return text if len(text) <= 60 else text[:60] + "..."
 
 
 def check_queue(queue: MessageQueue) -> None:
     """Raises InvalidUse for anything but a queue."""
     if not isinstance(queue, MessageQueue):
         raise InvalidUse(f"the queue is {_shown(queue)}", advice="give a MessageQueue, one of those of queues(topic)")
+
+
+def checked_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+    """A copy. Raises InvalidUse for anything but queues."""
+    if not isinstance(queues, Iterable):
+        raise InvalidUse(f"the queues are {_shown(queues)}", advice="give a list of those of queues(topic)")
+    result = list(queues)
+    for queue in result:
+        check_queue(queue)
+    return result
+
+
+def check_name(topic: str) -> None:
+    """Raises InvalidUse for anything but the name of a topic."""
+    if not isinstance(topic, str):
+        raise InvalidUse(f"the topic {_cut(topic)} is no str", advice="give its name")
+    try:
+        topics.check_topic_name(topic)
+    except topics.InvalidName as error:
+        raise InvalidUse(str(error)) from None
+
+
+def check_text(name: str, text: str) -> None:
+    """Raises InvalidUse for what is no text, or cannot be sent as one."""
+    if not isinstance(text, str):
+        raise InvalidUse(f"the {name} is {_shown(text)}", advice="give a str")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidUse(f"the {name} is no valid text: {error}") from None
+
+
+def check_whole(name: str, number: int, least: int = 0, most: int = (1 << 63) - 1) -> None:
+    """Raises InvalidUse for anything but a whole number within these bounds."""
+    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+        raise InvalidUse(f"{name} is {_shown(number)}", advice=f"give an int of {least} to {most}")
+
+
+def check_received(message: ReceivedMessage) -> None:
+    """Raises InvalidUse for anything but a message that a consumer was given."""
+    if not isinstance(message, ReceivedMessage):
+        raise InvalidUse(f"the message is {_shown(message)}", advice="give one that was received")
 
 
 def check_seconds(name: str, value: float) -> None:

@@ -32,6 +32,13 @@ REMOTING = _keys(
     """
 )
 
+TLS_CLIENT = _keys(
+    """
+    tls.client.authServer tls.client.trustCertPath tls.client.certPath tls.client.keyPath tls.client.keyPassword
+    """
+)
+"""A broker's, as a client of name servers; one file may serve both."""
+
 BROKER = _keys(
     """
     rocketmqHome namesrvAddr brokerIP1 brokerIP2 brokerName brokerClusterName brokerId brokerPermission
@@ -107,7 +114,7 @@ TEMPLATES = _keys(
 )
 """Keys that no version of the last years reads, and that widely copied broker.conf files have all the same."""
 
-ALL = NAME_SERVER | REMOTING | BROKER | STORE | OTHER_VERSIONS | TEMPLATES
+ALL = NAME_SERVER | REMOTING | TLS_CLIENT | BROKER | STORE | OTHER_VERSIONS | TEMPLATES
 
 _POOL = "there are no thread pools here"
 _OLD_SIZE = (

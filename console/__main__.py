@@ -35,11 +35,29 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 @click.option("--accounts", default="", metavar="DIR", help="The folder of plain_acl.yml: shows accounts' rights.")
 @click.option("--access-key", envvar="ROCKETLET_ACCESS_KEY", default="", help="Account at brokers with access control.")
 @click.option("--secret-key", envvar="ROCKETLET_SECRET_KEY", default="", help="Its secret; better in the environment.")
-@click.option("--tls", is_flag=True, help="TLS to name servers and brokers.")
-@click.option("--tls-ca-file", default="", metavar="FILE", help="Certificates to trust; without it none is verified.")
-@click.option("--tls-cert-file", default="", metavar="FILE", help="The console's own certificate.")
-@click.option("--tls-key-file", default="", metavar="FILE", help="Its key.")
-@click.option("--tls-server-name", default="", metavar="NAME", help="The name that servers' certificates must bear.")
+@click.option("--tls", envvar="ROCKETLET_TLS", is_flag=True, help="TLS to name servers and brokers.")
+@click.option(
+    "--tls-ca-file",
+    envvar="ROCKETLET_TLS_CA_FILE",
+    default="",
+    metavar="FILE",
+    help="Certificates to trust; without it none is verified.",
+)
+@click.option(
+    "--tls-cert-file",
+    envvar="ROCKETLET_TLS_CERT_FILE",
+    default="",
+    metavar="FILE",
+    help="The console's own certificate.",
+)
+@click.option("--tls-key-file", envvar="ROCKETLET_TLS_KEY_FILE", default="", metavar="FILE", help="Its key.")
+@click.option(
+    "--tls-server-name",
+    envvar="ROCKETLET_TLS_SERVER_NAME",
+    default="",
+    metavar="NAME",
+    help="The name that servers' certificates must bear.",
+)
 @click.option("--print-addr", is_flag=True, help="Print the address alone, once ready.")
 def console(namesrv: str | None, print_addr: bool, language: str | None, **options: Any) -> int:
     """Pages over a cluster, ours or a Java one: topics, consumers, messages, brokers.

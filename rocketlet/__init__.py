@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(f"module 'rocketlet' has no attribute {name!r}")
         from importlib import import_module  # not `from rocketlet import client`, which would ask this function again
 
+        if name == "__all__":  # of `from rocketlet import *`
+            return ["open_store", *import_module("rocketlet.client").__all__]
+        if name.startswith("__"):
+            raise AttributeError(f"module 'rocketlet' has no attribute {name!r}")
         home = import_module("rocketlet.store.view" if name == "open_store" else "rocketlet.client")
         if name != "open_store" and name not in home.__all__:
             raise AttributeError(f"module 'rocketlet' has no attribute {name!r}")

@@ -23,7 +23,7 @@ from rocketlet.common.message_properties import decode_bytes
 from rocketlet.common.message_record import decode
 from rocketlet.common.moment import moment_of
 from rocketlet.common.settings import SettingsError
-from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT
+from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT, list_segments, store_roots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,8 +77,13 @@ def rule_options(command: F) -> F:
 
 
 def store_option(command: F) -> F:
-    text = "The store's root, or its commitlog folder, or several of them separated by commas."
+    text = "The store's root, its commitlog folder, the directory of `rocketlet up`, or several separated by commas."
     return click.option("--store", required=True, metavar="DIR", help=text)(command)
+
+
+def store_of(path: str) -> str:
+    """The stores that a path leads to. Raises SeveralStores."""
+    return ",".join(store_roots(path))
 
 
 @contextmanager
@@ -139,6 +144,8 @@ def index(
 
     if out is None and lookup is None:
         raise click.UsageError("say where the result goes: --out DIR, --lookup DIR, or both")
+    out = store_of(out) if out == store else out
+    store = store_of(store)
     rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
     size = split_mib << 20
     damaged = False
@@ -211,6 +218,7 @@ def verify(
     """Check every record, queue entry and index entry; exit code 1 where something is wrong."""
     from rocketlet.spark_jobs.verify_segments import verify as verify_store
 
+    store = store_of(store)
     rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
     with session_of("verify", master, conf, passes_bytes=True) as session:
         report = verify_store(session, store, rules, partitions=partitions, split_size=split_mib << 20)
@@ -268,6 +276,7 @@ def stats(
     from rocketlet.spark_jobs.plot import plot
     from rocketlet.spark_jobs.stats import stats as stats_of
 
+    store = store_of(store)
     with session_of("stats", master, conf) as session:
         result = stats_of(session, store, partitions=partitions, split_size=split_mib << 20)
     if as_json:
@@ -322,6 +331,8 @@ def follow(
     from rocketlet.spark_jobs.follow import follow as follow_into
     from rocketlet.spark_jobs.progress import tell
 
+    if store is not None and once:
+        list_segments(store)  # nobody is about to start a broker there
     source = _source(namesrv, topics, topics_pattern, store, start, _pairs(options, "--option"))
     stopped = threading.Event()
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from rocketlet.common.message_record import BLANK_SIZE
-from rocketlet.spark_jobs.files import Entry, StoreNotFound, list_folder, read_range
+from rocketlet.spark_jobs.files import Entry, SeveralStores, StoreNotFound, list_folder, read_range
 from rocketlet.spark_jobs.segment_rows import Found, Stretch, find_records, heads_at
 from rocketlet.store.layout.file_names import (
     ABORT,
@@ -116,8 +116,7 @@ def grouped(splits: list[Split], partitions: int) -> list[tuple[Split, ...]]:
 def log_folders(path: str) -> list[str]:
     """The folders of log files below a path: a store, its commitlog, or several commitlogs separated by commas."""
     folders = []
-    for part in path.split(","):
-        root = part.strip().rstrip("/") or "/"
+    for root in store_roots(path):
         names = {entry.name for entry in list_folder(root) if entry.is_folder}
         ledgers = sorted(name for name in names if name.startswith(DLEDGER_PREFIX))
         if COMMIT_LOG in names:
@@ -126,6 +125,30 @@ def log_folders(path: str) -> list[str]:
         if COMMIT_LOG not in names and not ledgers:
             folders.append(root)
     return folders
+
+
+def store_roots(path: str) -> list[str]:
+    """The parts of a path; for the directory of `rocketlet up`, which is no store, the store of its broker.
+
+    Raises SeveralStores.
+    """
+    return [_store_root(part.strip().rstrip("/") or "/") for part in path.split(",")]
+
+
+def _store_root(root: str) -> str:
+    entries = list_folder(root)
+    if _is_store(entries) or any(parse_offset(entry.name) is not None for entry in entries):
+        return root
+    folders = [f"{root}/{entry.name}" for entry in entries if entry.is_folder]
+    below = [folder for folder in folders if _is_store(list_folder(folder))]
+    if len(below) > 1:
+        raise SeveralStores(f"{root}: several stores there, choose one: {', '.join(below)}")
+    return below[0] if below else root
+
+
+def _is_store(entries: list[Entry]) -> bool:
+    names = [entry.name for entry in entries if entry.is_folder]
+    return any(name == COMMIT_LOG or name.startswith(DLEDGER_PREFIX) for name in names)
 
 
 def find_commit_log(path: str, *, tail: str = "auto") -> CommitLog:
@@ -147,7 +170,7 @@ def list_segments(path: str) -> CommitLog:
         raise StoreNotFound(
             f"no log files below {path}: give the store's root or its commitlog folder, as every executor sees it"
         )
-    roots = {part.strip().rstrip("/") for part in path.split(",")} | {posixpath.dirname(folder) for folder in folders}
+    roots = set(store_roots(path)) | {posixpath.dirname(folder) for folder in folders}
     log = CommitLog([])
     for root in roots:
         log.is_open |= any(entry.name == ABORT for entry in list_folder(root))

@@ -24,6 +24,10 @@ class StoreNotFound(RocketletError):
     """There is no such directory, or none that looks like a store; check the path on every executor."""
 
 
+class SeveralStores(RocketletError):
+    """The directory holds the stores of several brokers, of which a job reads one."""
+
+
 @dataclass(slots=True, frozen=True)
 class Entry:
     name: str

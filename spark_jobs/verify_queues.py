@@ -8,15 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from rocketlet.spark_jobs.files import list_folder, read_file, read_range
+from rocketlet.spark_jobs.files import is_locked, list_folder, read_file, read_range
 from rocketlet.spark_jobs.log_pieces import PIECE_SCHEMA, UNITS, Scanned
 from rocketlet.spark_jobs.piece_groups import in_log_order
 from rocketlet.spark_jobs.progress import progress
 from rocketlet.spark_jobs.queue_files import QUEUE_FILE, queues_in, uneven_queues
-from rocketlet.spark_jobs.verify_report import FINDING_SCHEMA, VerifyReport, finding_table, findings_of
+from rocketlet.spark_jobs.verify_report import FINDING_SCHEMA, Finding, VerifyReport, finding_table, findings_of
 from rocketlet.store.layout import queue_ext_layout
 from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE
-from rocketlet.store.layout.file_names import CONSUME_QUEUE, offset_name, parse_offset, queue_ext_folder, queue_folder
+from rocketlet.store.layout.file_names import (
+    CONSUME_QUEUE,
+    LOCK,
+    offset_name,
+    parse_offset,
+    queue_ext_folder,
+    queue_folder,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +66,24 @@ def _queue_files_on_disk(root: str) -> list[tuple[str, int, int]]:
                 offsets = _offsets_on_disk(root, topic.name, queue_id)
                 result += [(topic.name, queue_id, offset // size) for offset, size in offsets.items()]
     return result
+
+
+def verify_emptied_log(scanned: Scanned, root: str, report: VerifyReport) -> None:
+    """Where nothing of a log is left, no record contradicts the queues that it once had. Retention leaves a log's
+    last file, so somebody else has removed it. A broker that runs may have begun only now."""
+    if scanned.log.bytes or is_locked(f"{root}/{LOCK}"):
+        return
+    for topic in list_folder(f"{root}/{CONSUME_QUEUE}"):
+        paths = [path for path in _queue_files_of(root, topic.name) if any(read_range(path, 0, ENTRY_SIZE))]
+        if paths:
+            what = "queue files have entries, and the log has no record"
+            report.findings.append(Finding(f"{root}/{CONSUME_QUEUE}/{topic.name}", topic.name, what, len(paths)))
+
+
+def _queue_files_of(root: str, topic: str) -> list[str]:
+    folder = f"{root}/{CONSUME_QUEUE}/{topic}"
+    queues = [f"{folder}/{queue.name}" for queue in list_folder(folder) if queue.is_folder]
+    return [f"{queue}/{file.name}" for queue in queues for file in list_folder(queue) if not file.is_folder]
 
 
 def _offsets_on_disk(root: str, topic: str, queue_id: int) -> dict[int, int]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rocketlet.spark_jobs.commit_log import DEFAULT_SPLIT
 from rocketlet.spark_jobs.log_pieces import Scanned, scan_log
 from rocketlet.spark_jobs.verify_index import verify_index
-from rocketlet.spark_jobs.verify_queues import verify_queues
+from rocketlet.spark_jobs.verify_queues import verify_emptied_log, verify_queues
 from rocketlet.spark_jobs.verify_report import Finding, SegmentReport, TopicReport, VerifyReport
 from rocketlet.spark_jobs.verify_seals import verify_seals
 
@@ -39,6 +39,7 @@ def verify(
     root = store.split(",")[0].rstrip("/")
     try:
         report = _of_the_log(scanned)
+        verify_emptied_log(scanned, root, report)
         verify_queues(session, scanned, root, rules, report)
         verify_index(session, scanned, root, rules, report)
         verify_seals(session, scanned, root, report)

@@ -9,6 +9,7 @@ Java: (the console's "resend" of org.apache.rocketmq.dashboard; mqadmin has none
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from typing import Any
 
 import trio
 
-from rocketlet.client.config import PullConfig
+from rocketlet.client.config import PullConfig, configured
 from rocketlet.client.consuming.pull_consumer import PullEngine
 from rocketlet.client.consuming.send_back import CONCURRENT_MAX_TRIES, retry_message
 from rocketlet.client.errors import ClientError
@@ -104,8 +105,10 @@ def _without_history(message: Message) -> dict[str, str]:
 async def dead_letters_of(
     group: str, namesrv: str, world: World | None = None, **settings: Any
 ) -> AsyncIterator[DeadLetters]:
-    """A connection to the cluster for as long as the block lasts. Raises ClientError."""
-    engine = PullEngine(TOOLS_GROUP, PullConfig(namesrv=namesrv, **settings), world or World())
+    """A connection to the cluster for as long as the block lasts, with the account and the TLS that the environment
+    names unless `settings` do. Raises ClientError."""
+    config = configured(PullConfig, None, namesrv, settings, os.environ)
+    engine = PullEngine(TOOLS_GROUP, config, world or World())
     stop = trio.Event()
     failure: ClientError | None = None
     async with trio.open_nursery() as nursery:

@@ -70,7 +70,14 @@ class LocalSettings:
         if self.directory is not None:
             folder = f"{self.directory}/{namesrv_name(number)}"
             flags |= {"kvConfigPath": f"{folder}/kvConfig.json", "configStorePath": f"{folder}/namesrv.properties"}
+        flags |= self._tls_of_servers()
         return load(NamesrvConfig, ServerConfig, MetricsConfig, AccessConfig, flags=flags)
+
+    def _tls_of_servers(self) -> dict[str, str]:
+        """What the brokers are told about TLS as servers: they trust name servers with the same certificate."""
+        given = {entry.key: entry.value for entry in self.file.entries} if self.file is not None else {}
+        keys = {setting.key for setting in settings_of(ServerConfig) if setting.key.startswith("tls.")}
+        return {key: text for key, text in {**given, **self.settings}.items() if key in keys}
 
     def broker(self, number: int, replica: int, namesrvs: tuple[str, ...]) -> Loaded:
         """The settings of one broker: of the master with that number among the masters (replica 0), or of one of its

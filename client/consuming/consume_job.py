@@ -85,6 +85,7 @@ class ConsumeJob:
 
     def _on_answer(self, answer: ListenerAnswer, messages: list[ReceivedMessage]) -> None:
         try:
+            self.context.check()
             is_consumed = answer is None or consumed(answer)
         except InvalidUse as error:
             self._on_error(error, messages)
@@ -110,6 +111,10 @@ class ConsumeJob:
         )
         self.error = error
         self.failed = True
+        try:
+            self.context.check()
+        except InvalidUse:
+            self.context = ConsumeContext(self.messages[0].queue, self.orderly)
 
 
 Finished: TypeAlias = Callable[[Sequence[ConsumeJob]], None]

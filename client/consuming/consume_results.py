@@ -18,9 +18,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rocketlet.client.errors import InvalidUse
+from rocketlet.client.validators import check_seconds, check_whole
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 DEAD_LETTER = -1  # as a delay level: no further tries
+_MOST_INT = (1 << 31) - 1
+
+
+def check_again(delay_level: int, suspend: float | None) -> None:
+    """Raises InvalidUse for what does not say when a message shall come again."""
+    check_whole("delay_level", delay_level, DEAD_LETTER, _MOST_INT)
+    if suspend is not None:
+        check_seconds("suspend", suspend)
 
 
 class ConsumeStatus(enum.Enum):
@@ -43,6 +52,9 @@ class Later:
     delay_level: int = 0
     suspend: float | None = None
 
+    def __post_init__(self) -> None:
+        check_again(self.delay_level, self.suspend)
+
 
 ListenerAnswer: TypeAlias = ConsumeStatus | Later | bool | None
 
@@ -60,6 +72,13 @@ class ConsumeContext:
     delay_level: int = 0
     suspend: float | None = None
     consumed: int | None = None
+
+    def check(self) -> None:
+        """Raises InvalidUse where a listener has written what makes no sense."""
+        if self.delay_level != 0 or self.suspend is not None:
+            check_again(self.delay_level, self.suspend)
+        if self.consumed is not None:
+            check_whole("consumed", self.consumed, -_MOST_INT)
 
 
 Listener: TypeAlias = Callable[[ReceivedMessage], ListenerAnswer]

@@ -25,6 +25,7 @@ from rocketlet.client.consuming.queue_holder import QueueHolder
 from rocketlet.client.consuming.selector import Selection, subscription_of
 from rocketlet.client.errors import ClientError, InvalidUse
 from rocketlet.client.talking.session import World
+from rocketlet.client.validators import check_whole
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.message_record import Buffer
 from rocketlet.common.subscription import Subscription
@@ -108,6 +109,7 @@ class LitePullEngine(QueueHolder):
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Continue at an offset. Raises InvalidUse where the queue does not have it."""
+        check_whole("offset", offset)
         wire = self.wire_queue(queue)
         process_queue = self.held.get(wire)
         if process_queue is None or process_queue.dropped:

@@ -16,6 +16,7 @@ from rocketlet.client.errors import NoRoute
 from rocketlet.client.sending.send_result import PullResult, PullStatus
 from rocketlet.client.talking.broker_calls import readable
 from rocketlet.client.talking.session import World
+from rocketlet.client.validators import check_name, check_received, check_seconds, check_whole
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.subscription import Subscription
 from rocketlet.remoting.protocol import pulling
@@ -46,6 +47,7 @@ class PullEngine(GroupMember):
 
     async def share(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that are allocated to this member now; nothing keeps others from pulling them."""
+        check_name(topic)
         wire = self.wire_topic(topic)
         self._subscribed(wire, "*")
         route = await self.session.route(wire)
@@ -61,6 +63,9 @@ class PullEngine(GroupMember):
         self, queue: MessageQueue, offset: int, at_most: int = 32, selection: Selection = "*", *, hold: float = 0.0
     ) -> PullResult:
         """One pull from an offset; `hold` is for how many seconds the broker may wait for a message."""
+        check_whole("offset", offset)
+        check_whole("at_most", at_most, 1, (1 << 31) - 1)
+        check_seconds("hold", hold)
         wire = self.wire_queue(queue)
         subscription = self._subscribed(wire.topic, selection)
         address = await self.session.reader_of(wire)
@@ -105,6 +110,7 @@ class PullEngine(GroupMember):
 
     def note_offset(self, queue: MessageQueue, offset: int) -> None:
         """Remember how far a queue is consumed. From any thread."""
+        check_whole("offset", offset)
         wire = self.wire_queue(queue)
         self._noted.add(wire)
         self.offsets.update(wire, offset)
@@ -115,4 +121,6 @@ class PullEngine(GroupMember):
 
     async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
         """Have a message redelivered through the group's retry topic."""
+        check_received(message)
+        check_whole("delay_level", delay_level, -1, (1 << 31) - 1)
         await self._send_back.concurrent(message, delay_level)

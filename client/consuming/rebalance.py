@@ -27,7 +27,8 @@ from rocketlet.client.config import ConsumeFrom
 from rocketlet.client.consuming import queue_allocation
 from rocketlet.client.consuming.group_member import GroupMember
 from rocketlet.client.consuming.process_queue import ProcessQueue, Totals
-from rocketlet.client.errors import ClientError
+from rocketlet.client.errors import RAISED_BY_USERS, ClientError
+from rocketlet.client.validators import checked_queues
 from rocketlet.client.wakeup import Wakeup
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.retry_pauses import retry_pauses
@@ -145,8 +146,9 @@ class Rebalance:
             return None
         try:
             allocation = self._member.config.allocation
-            return set(queue_allocation.allocate(allocation, self._group, self._client_id, queues, members))
-        except Exception:
+            allocated = queue_allocation.allocate(allocation, self._group, self._client_id, queues, members)
+            return set(checked_queues(allocated))
+        except RAISED_BY_USERS:
             # The allocation may be the user's code. Queues that are held stay.
             log.exception("the allocation of the queues of %s to %s raised; trying again", topic, self._group)
             return None

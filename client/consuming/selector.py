@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rocketlet.client.errors import InvalidUse
+from rocketlet.client.validators import check_name, check_text
 from rocketlet.common import subscription as subscriptions
 from rocketlet.common.subscription import Subscription
-from rocketlet.common.topic import InvalidName, check_topic_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,7 @@ Selection: TypeAlias = str | Sql
 
 def check_selection(topic: str, selection: Selection) -> None:
     """Raises InvalidUse for a topic name or a selection that no broker accepts."""
-    if not isinstance(topic, str):
-        raise InvalidUse(f"the topic {topic!r} is no str")
-    try:
-        check_topic_name(topic)
-    except InvalidName as error:
-        raise InvalidUse(str(error), topic=topic) from None
+    check_name(topic)
     subscription_of(topic, selection, 0)
 
 
@@ -56,6 +51,7 @@ def subscription_of(topic: str, selection: Selection, version: int) -> Subscript
             topic=topic,
             advice="give '*', 'TagA || TagB' or Sql('a > 1')",
         )
+    check_text("selection", selection.condition if isinstance(selection, Sql) else selection)
     try:
         if isinstance(selection, Sql):
             return subscriptions.parse_expression(topic, selection.condition, subscriptions.SQL92, version)

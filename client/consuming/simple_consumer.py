@@ -21,10 +21,11 @@ import trio
 
 from rocketlet.client.config import SimpleConfig
 from rocketlet.client.consuming.group_member import GroupMember
-from rocketlet.client.consuming.selector import Selection
-from rocketlet.client.errors import ClientError, InvalidUse, NoRoute, Refused, TimedOut, Unreachable
+from rocketlet.client.consuming.selector import Selection, check_selection
+from rocketlet.client.errors import BadAnswer, ClientError, InvalidUse, NoRoute, Refused, TimedOut, Unreachable
 from rocketlet.client.talking.broker_calls import readable
 from rocketlet.client.talking.session import World
+from rocketlet.client.validators import check_name, check_received, check_seconds, check_whole
 from rocketlet.common.message import ReceivedMessage
 from rocketlet.common.message_properties import POP_CK
 from rocketlet.common.receipt_handle import InvalidHandle, ReceiptHandle, parse_receipt_handle
@@ -59,12 +60,14 @@ class SimpleEngine(GroupMember):
 
     async def subscribe(self, topic: str, selection: Selection = "*") -> None:
         """Receive messages of this topic too, or others of it."""
+        check_selection(topic, selection)
         wire = self.wire_topic(topic)
         self.subscriptions[wire] = self.subscription(wire, selection)
         await self.introduce_to_brokers()
 
     async def unsubscribe(self, topic: str) -> None:
         """Receive no more messages of this topic."""
+        check_name(topic)
         if self.subscriptions.pop(self.wire_topic(topic), None) is not None:
             await self.session.heartbeat()
 
@@ -76,9 +79,10 @@ class SimpleEngine(GroupMember):
         """Messages that are ours for `invisible` seconds; none where there are none within `wait` seconds."""
         if not self.subscriptions:
             raise InvalidUse("nothing is subscribed", advice="subscribe to a topic, or give topics={'orders': '*'}")
+        check_whole("at_most", at_most, 1)
+        check_seconds("wait", wait)
         at_most, invisible = min(at_most, MOST), self.config.invisible if invisible is None else invisible
-        if at_most < 1 or invisible < 0 or wait < 0:
-            raise InvalidUse(f"receive({at_most}, {wait}, {invisible}) makes no sense")
+        check_seconds("invisible", invisible)
         deadline = trio.current_time() + wait
         while True:
             places = await self._places()
@@ -158,7 +162,9 @@ class SimpleEngine(GroupMember):
             times = f"{answer.popTime} {answer.invisibleTime} {answer.reviveQid} 0 {place.broker_name}"
             heads = {queue_id: f"{start} {times} {queue_id}" for (_, queue_id), start in starts.items()}
             for message in messages:
-                head = heads[message.queue.queue_id]
+                head = heads.get(message.queue.queue_id)
+                if head is None:
+                    raise BadAnswer(f"the answer to a pop does not say where {message.queue} begins", broker=address)
                 message.properties[POP_CK] = f"{head} {message.queue_offset} {message.log_offset}"
         return await self._matching(messages, subscription)
 
@@ -201,7 +207,9 @@ class SimpleEngine(GroupMember):
 
     async def ack(self, messages: ReceivedMessage | Iterable[ReceivedMessage]) -> None:
         """These are done, and never come again. Raises Refused where the broker never gave one of them to the group."""
-        acknowledged = [messages] if isinstance(messages, ReceivedMessage) else list(messages)
+        acknowledged = list(messages) if isinstance(messages, Iterable) else [messages]
+        for message in acknowledged:
+            check_received(message)
         # What was popped together from one queue has handles that differ in their last two words alone.
         by_head: dict[tuple[str, str], list[ReceivedMessage]] = {}
         for message in acknowledged:
@@ -223,8 +231,8 @@ class SimpleEngine(GroupMember):
     async def extend(self, message: ReceivedMessage, invisible: float) -> None:
         """Keep a message for so many seconds from now; 0 gives it back at once. Raises Refused where somebody else has
         it meanwhile."""
-        if invisible < 0:
-            raise InvalidUse(f"a message cannot be kept for {invisible} seconds")
+        check_received(message)
+        check_seconds("invisible", invisible)
         handle = _handle_of(message)
         header = popping.ChangeInvisibleTimeHeader(
             handle.queue_id, handle.offset, round(invisible * 1000), self.group, self.wire_topic(message.topic),

@@ -21,7 +21,7 @@ from trio.lowlevel import Abort
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import TaskWorkers, Workers
 from rocketlet.client.consuming.pulled_queue import MessageBuffer
-from rocketlet.client.errors import TooManyInFlight
+from rocketlet.client.errors import RAISED_BY_USERS, TooManyInFlight
 from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_result import SendResult
 
@@ -87,7 +87,7 @@ class Bridge:
         def call() -> None:
             try:
                 function()
-            except Exception:
+            except RAISED_BY_USERS:
                 log.exception("a callback raised")
 
         return call

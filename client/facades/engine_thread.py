@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from rocketlet.client.errors import ClientClosed, EngineFailed, InvalidUse
+from rocketlet.client.errors import RAISED_BY_USERS, ClientClosed, EngineFailed, InvalidUse
 from rocketlet.client.facades.bridges import innermost
 
 log = logging.getLogger("rocketlet.client.engine_thread")
@@ -159,7 +159,7 @@ class EngineThread:
         while (callback := self._callbacks.get()) is not None:
             try:
                 callback()
-            except Exception:
+            except RAISED_BY_USERS:
                 log.exception("a callback raised")
 
 

@@ -25,12 +25,11 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
-from weakref import WeakSet
 
 import sniffio
 import trio
 
-from rocketlet.client.config import ClientConfig, configured
+from rocketlet.client.config import ClientConfig, configured, name_servers
 from rocketlet.client.consuming.selector import Selection, check_topics
 from rocketlet.client.coroutines import completed
 from rocketlet.client.errors import ClientClosed
@@ -125,7 +124,8 @@ class Facade(Generic[EngineT, ConfigT]):
             await bridge.release()
             raise
         self._now = bridge, engine
-        _open_clients.add(self)
+        namesrvs = ";".join(name_servers(self.config.namesrv))
+        _open_clients[bridge] = namesrvs, f"{self._role} {self.group!r} made at {self._made_at}"
         await self._opened(bridge, engine)
 
     async def _opened(self, bridge: Bridge, engine: EngineT) -> None:
@@ -136,7 +136,7 @@ class Facade(Generic[EngineT, ConfigT]):
 
     async def _close(self, error: BaseException | None) -> None:
         (bridge, _), self._now = self._running(), None
-        _open_clients.discard(self)
+        _open_clients.pop(bridge, None)
         try:
             await bridge.stop(error)
         finally:
@@ -153,17 +153,15 @@ class Facade(Generic[EngineT, ConfigT]):
         return self._running()[1].session.client_id
 
 
-_open_clients: WeakSet[Facade[Any, Any]] = WeakSet()
+# Not the clients themselves: a forgotten one may be collected while its engine runs on.
+_open_clients: dict[Bridge, tuple[str, str]] = {}
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # the folder client/
 
 
 def open_clients() -> list[tuple[str, str]]:
     """(name servers, a description: role, group and the line that made it) of each client of this process that was not
     closed."""
-    return sorted(
-        (client.config.namesrv, f"{client._role} {client.group!r} made at {client._made_at}")
-        for client in list(_open_clients)
-    )
+    return sorted(_open_clients.values())
 
 
 def _caller_line() -> str:

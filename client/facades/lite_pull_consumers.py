@@ -17,11 +17,12 @@ from rocketlet.client.consuming.pulled_queue import Pulled
 from rocketlet.client.consuming.received_messages import MessageBatch
 from rocketlet.client.consuming.selector import Selection, check_selection
 from rocketlet.client.coroutines import called, completed
+from rocketlet.client.errors import InvalidUse
 from rocketlet.client.facades.bridges import Bridge
 from rocketlet.client.facades.facade import InThreads, OnEventLoop, Subscribed, engine_method, shared
 from rocketlet.client.talking.session import World
 from rocketlet.client.talking.topic_queries import TopicQueries
-from rocketlet.client.validators import check_queue, check_seconds
+from rocketlet.client.validators import check_callable, check_name, check_seconds, check_whole, checked_queues
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 Item = TypeVar("Item")
@@ -136,6 +137,7 @@ class LitePulled(Subscribed[LitePullEngine, PullConfig]):
     @shared
     async def unsubscribe(self, topic: str) -> None:
         """Unsubscribe from it."""
+        check_name(topic)
         self._topics.pop(topic, None)
         if self._now is not None:
             bridge, engine = self._now
@@ -144,9 +146,8 @@ class LitePulled(Subscribed[LitePullEngine, PullConfig]):
     @shared
     async def assign(self, queues: Iterable[MessageQueue], selection: Selection = "*") -> None:
         """Pull exactly these queues, whoever else does; before the start or after."""
-        assigned = list(queues)
+        assigned = checked_queues(queues)
         for queue in assigned:
-            check_queue(queue)
             check_selection(queue.topic, selection)
         self._queues = assigned, selection
         if self._now is not None:
@@ -165,6 +166,8 @@ class LitePulled(Subscribed[LitePullEngine, PullConfig]):
 
         It is called in the callback thread, or by the event loop, which it must not hold up.
         """
+        check_name(topic)
+        check_callable("function", changed, in_threads=isinstance(self, InThreads))
         bridge, engine = self._running()
         await bridge.call(called, engine.watch, topic, lambda *news: bridge.callback(partial(changed, *news))())
 
@@ -175,12 +178,12 @@ class LitePulled(Subscribed[LitePullEngine, PullConfig]):
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Do not pull these; what is pulled already is still handed over."""
         bridge, engine = self._running()
-        bridge.call_soon(engine.pause, list(queues))
+        bridge.call_soon(engine.pause, checked_queues(queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Pull them again."""
         bridge, engine = self._running()
-        bridge.call_soon(engine.resume, list(queues))
+        bridge.call_soon(engine.resume, checked_queues(queues))
 
     # ---- offsets
 
@@ -190,6 +193,11 @@ class LitePulled(Subscribed[LitePullEngine, PullConfig]):
 
         With `offsets` these are stored instead.
         """
+        if offsets is not None:
+            if not isinstance(offsets, Mapping):
+                raise InvalidUse(f"the offsets are of type {type(offsets).__name__}", advice="give a dict by queue")
+            for queue in checked_queues(offsets):
+                check_whole("offset", offsets[queue])
         bridge, engine = self._running()
         if offsets is None:
             self._note_finished(engine)

@@ -28,10 +28,11 @@ from rocketlet.client.sending.transaction_producer import (
     Executor,
     Transaction,
     TransactionEngine,
+    checked_state,
 )
 from rocketlet.client.talking.session import World
 from rocketlet.client.talking.topic_queries import TopicQueries
-from rocketlet.client.validators import check_callable
+from rocketlet.client.validators import check_callable, check_received
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.producer")
@@ -178,6 +179,7 @@ class Sending(Facade[ProducerEngine, ProducerConfig]):
         def listener(message):
             producer.reply(message, b"42")
         """
+        check_received(request)
         bridge, engine = self._running()
         message, extra = reply_to(request, body)
         await bridge.call(InnerProducer(engine.session, engine.group).reply, message, extra, self.config.send_timeout)
@@ -287,7 +289,9 @@ class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
             state = TransactionState.ROLLBACK  # what is not stored safely must not be committed
         else:
             try:
-                state = await bridge.user_function(executor)(Transaction(message, result.message_id, argument))
+                state = checked_state(
+                    await bridge.user_function(executor)(Transaction(message, result.message_id, argument))
+                )
             except Exception as error:
                 log.exception("the local executor raised on message %s; its transaction is unknown", result.message_id)
                 failure = error

@@ -29,7 +29,7 @@ from rocketlet.client.facades.facade import InThreads, OnEventLoop, Subscribed, 
 from rocketlet.client.facades.thread_bridge import ThreadBridge
 from rocketlet.client.hooks import ConsumeHook, hooked
 from rocketlet.client.talking.session import World
-from rocketlet.client.validators import check_callable
+from rocketlet.client.validators import check_callable, check_name, check_seconds
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 _STILL_ALIVE = 1.0  # how often a wait without time-out checks that the engine is alive
@@ -98,6 +98,7 @@ class Pushed(Subscribed[PushEngine, PushConfig], Generic[ListenerT, BatchListene
 
     def unsubscribe(self, topic: str) -> None:
         """Unsubscribe from it."""
+        check_name(topic)
         self._topics.pop(topic, None)
         if self._now is not None:
             bridge, engine = self._now
@@ -135,6 +136,8 @@ class PushConsumer(Pushed[Listener, BatchListener], InThreads):
 
     def wait(self, timeout: float | None = None) -> None:
         """Sleep while it consumes: for this long, or until Ctrl-C. Raises EngineFailed if it dies."""
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         sleeping = threading.Event()
         while (remaining := deadline - time.monotonic()) > 0:

@@ -73,9 +73,11 @@ class ThreadBridge(Bridge):
     # ---- to the engine
 
     async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
+        self.run.check()
         return self.thread.call(function, *args)
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
+        self.run.check()
         self.thread.call(called, function, *args)
 
     def send_port(self, engine: ProducerEngine) -> ThreadPort:

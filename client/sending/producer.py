@@ -8,7 +8,7 @@ Java: client/impl/producer/DefaultMQProducerImpl.java
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -17,7 +17,7 @@ import trio
 from rocketlet.client import namespace
 from rocketlet.client.compression import compress
 from rocketlet.client.config import ProducerConfig
-from rocketlet.client.errors import InvalidMessage, ListenerFailed
+from rocketlet.client.errors import RAISED_BY_USERS, InvalidMessage, ListenerFailed
 from rocketlet.client.hooks import SendContext, SendHook, call_hooks
 from rocketlet.client.sending.batch_splitter import check_batch
 from rocketlet.client.sending.queue_selection import Selector, by_hash
@@ -28,7 +28,14 @@ from rocketlet.client.sending.send_pipeline import SendPipeline
 from rocketlet.client.talking.session import Session, World
 from rocketlet.client.talking.topic_queries import TopicQueries
 from rocketlet.client.trace import Tracer
-from rocketlet.client.validators import check_callable, check_group, check_message, check_queue, check_seconds
+from rocketlet.client.validators import (
+    check_callable,
+    check_group,
+    check_message,
+    check_name,
+    check_queue,
+    check_seconds,
+)
 from rocketlet.common import message_flags as flags
 from rocketlet.common import message_properties as names
 from rocketlet.common import topic as topics
@@ -78,6 +85,7 @@ class ProducerEngine:
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a topic's messages may go to."""
+        check_name(topic)
         wire = namespace.wrap(self.config.namespace, topic)
         route = await self.session.publish_route(wire, self.config.default_topic, self.config.default_topic_queues)
         return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in route.writable]
@@ -166,6 +174,8 @@ class ProducerEngine:
         """One send of many messages."""
         if isinstance(messages, Message):
             raise InvalidMessage("a batch is a list of messages", topic=messages.topic, advice="send one by send()")
+        if not isinstance(messages, Iterable):
+            raise InvalidMessage(f"a batch is a list of messages, not a {type(messages).__name__}")
         messages = list(messages)
         for message in messages:
             check_message(message, self.config.max_message_size)
@@ -250,7 +260,7 @@ class ProducerEngine:
         def select(queues: Sequence[MessageQueue]) -> MessageQueue:
             try:
                 selected = choose(queues, message, argument)
-            except Exception as error:
+            except RAISED_BY_USERS as error:
                 raise ListenerFailed(f"the selector raised {error!r}", topic=message.topic) from error
             if selected not in queues:
                 raise ListenerFailed(

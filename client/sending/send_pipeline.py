@@ -17,7 +17,8 @@ what may lie in one of its messages is sent again message by message, so that on
 
 The next try is made at once while there is a broker at which the send has not failed. When it has failed at all of them
 it rests, for 50 ms, then 100 ms and so on. A try that never left, because no connection could be made, is not one of
-the `retries`: the broker may be restarting, and the time given is used to wait for it.
+the `retries`: the broker may be restarting, and the time given is used to wait for it. A send to a chosen queue has no
+other tries than these, and stays with its queue.
 
 Time-outs share one timer: a task sleeps until the earliest known deadline, and then scans the sends in flight (64 to
 4096 of them). Under a steady load with one time-out that is one scan every 3 s.
@@ -347,7 +348,9 @@ class SendPipeline:
         if send.failed_at is None:
             send.failed_at = set()
         send.failed_at.add(send.queue.broker_name)
-        route = self._session.routes.get(send.topic)
+        if send.select is not None:
+            send.fixed = send.queue  # asked again, a selector may see fewer queues and choose another one
+        route = self._session.routes.get(send.topic) if send.fixed is None else None
         if route is not None and any(queue.broker_name not in send.failed_at for queue in route.writable):
             log.info("try %d of message %s failed, trying another broker: %s", send.tries, send.message_id, error)
             self._try_again(send)
@@ -370,9 +373,12 @@ class SendPipeline:
         self._try((send,))
 
     def _may_retry(self, send: Send) -> bool:
-        # A chosen queue is not replaced by another one: it was chosen for order.
+        if send.oneway:
+            return False
+        # A chosen queue is not replaced by another one: it was chosen for order. So is the moment: what has left may
+        # be stored, and is not sent again after what followed it.
         is_fixed = send.fixed is not None or send.select is not None
-        return not is_fixed and not send.oneway and send.tries - send.unsent <= self._config.retries
+        return send.tries - send.unsent <= (0 if is_fixed else self._config.retries)
 
     def _give_up(self, send: Send, error: ClientError) -> None:
         elapsed = (trio.current_time() - send.began) * 1000

@@ -16,17 +16,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, TypeAlias
 
 import msgspec
 
 from rocketlet.client.config import ProducerConfig
-from rocketlet.client.errors import ClientError, InvalidMessage
+from rocketlet.client.errors import RAISED_BY_USERS, ClientError, InvalidMessage
 from rocketlet.client.hooks import EndTransactionContext, EndTransactionHook, SendHook, call_hooks
 from rocketlet.client.sending.producer import ProducerEngine
 from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_result import SendResult, TransactionState
 from rocketlet.client.talking.session import World
+from rocketlet.client.validators import check_types
 from rocketlet.common import message_flags as flags
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
@@ -56,6 +58,13 @@ AsyncExecutor: TypeAlias = Callable[[Transaction], Awaitable[TransactionState | 
 AsyncChecker: TypeAlias = Callable[[ReceivedMessage], Awaitable[TransactionState | None]]
 
 
+def checked_state(state: TransactionState | None) -> TransactionState | None:
+    """The outcome that an executor or a checker returned. Raises TypeError for anything else."""
+    if not isinstance(state, (TransactionState, NoneType)):
+        raise TypeError(f"it returned {state!r}, which is no TransactionState")
+    return state
+
+
 class TransactionEngine(ProducerEngine):
     """A producer whose group is asked about its transactions. `check` runs the user's checker where user code may
     run."""
@@ -72,6 +81,7 @@ class TransactionEngine(ProducerEngine):
 
     def prepare_half(self, message: Message, queue: MessageQueue | None, timeout: float | None) -> Send:
         """The half message. In the caller's thread."""
+        check_types(message)
         if message.delay_level or message.deliver_at is not None:
             raise InvalidMessage("a transactional message cannot be delayed", topic=message.topic)
         extra = {names.TRAN_MSG: "true", names.PGROUP: self.group}
@@ -116,8 +126,8 @@ class TransactionEngine(ProducerEngine):
     async def _answer(self, request: Request, header: CheckTransactionStateHeader, message: ReceivedMessage) -> None:
         state, remark = TransactionState.UNKNOWN, None
         try:
-            state = await self._check(message) or TransactionState.UNKNOWN
-        except Exception as error:
+            state = checked_state(await self._check(message)) or TransactionState.UNKNOWN
+        except RAISED_BY_USERS as error:
             log.exception("the checker raised on message %s; its transaction stays unknown", message.message_id)
             remark = f"checkLocalTransactionState Exception: {error!r}"
         answer = EndTransactionHeader(

@@ -12,11 +12,11 @@ from rocketlet.client.errors import ClientError, InvalidUse
 from rocketlet.client.sending.send_result import SendResult
 from rocketlet.client.talking.broker_calls import readable
 from rocketlet.client.talking.session import Session
-from rocketlet.client.validators import check_queue
+from rocketlet.client.validators import check_name, check_queue, check_text, check_whole
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id, time_of_unique_id
-from rocketlet.common.topic import DEFAULT_TOPIC, InvalidName, check_topic_name
+from rocketlet.common.topic import DEFAULT_TOPIC
 from rocketlet.remoting.protocol.configuration import CreateTopicHeader
 from rocketlet.remoting.protocol.popping import RecallMessageHeader
 from rocketlet.remoting.transport import join_address
@@ -24,6 +24,8 @@ from rocketlet.remoting.transport import join_address
 log = logging.getLogger("rocketlet.client.topic_queries")
 
 _NO_END = (1 << 63) - 1
+_EARLIEST = -(1 << 63)
+_MOST_INT = (1 << 31) - 1
 
 
 class TopicQueries:
@@ -39,12 +41,13 @@ class TopicQueries:
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a topic can be read from."""
+        check_name(topic)
         route = await self._session.route(namespace.wrap(self._namespace, topic))
         return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in route.readable]
 
     async def recall(self, group: str, sent: SendResult) -> str:
         """Have a delayed message never delivered; its id. Raises Refused where its moment has come."""
-        if not sent.recall_handle:
+        if not isinstance(sent, SendResult) or not sent.recall_handle:
             raise InvalidUse("the result has no recall handle", advice="only a message sent with deliver_at has one")
         queue = self._wire(sent.queue)
         header = RecallMessageHeader(group, queue.topic, sent.recall_handle, queue.broker_name)
@@ -62,6 +65,7 @@ class TopicQueries:
 
     async def offset_at(self, queue: MessageQueue, timestamp: int) -> int:
         """The offset nearest to a time in milliseconds."""
+        check_whole("timestamp", timestamp, _EARLIEST)
         queue = self._wire(queue)
         return await self._session.brokers.offset_at(await self._session.reader_of(queue), queue, timestamp)
 
@@ -72,10 +76,9 @@ class TopicQueries:
 
     async def create_topic(self, topic: str, queues: int = 8, perm: int = 6) -> None:
         """Create or change a topic on all brokers that carry the default topic."""
-        try:
-            check_topic_name(topic)
-        except InvalidName as error:
-            raise InvalidUse(str(error), topic=topic) from None
+        check_name(topic)
+        check_whole("queues", queues, 1, _MOST_INT)
+        check_whole("perm", perm, 0, _MOST_INT)
         route = await self._session.route(DEFAULT_TOPIC)
         header = CreateTopicHeader(
             topic=namespace.wrap(self._namespace, topic), readQueueNums=queues, writeQueueNums=queues, perm=perm
@@ -87,6 +90,9 @@ class TopicQueries:
 
     async def view(self, message_id: str, topic: str = "") -> ReceivedMessage:
         """One message by its offset message id, or with its topic also by its unique id."""
+        check_text("message id", message_id)
+        if topic != "":
+            check_name(topic)
         try:
             ip, port, log_offset = parse_offset_message_id(message_id)
         except InvalidMessageId as error:
@@ -115,6 +121,11 @@ class TopicQueries:
         Brokers look up hashes; messages that merely have the same hash are left out here. A broker that cannot be asked
         is logged and its messages are missing, unless none could be asked.
         """
+        check_name(topic)
+        check_text("key", key)
+        check_whole("at_most", at_most, 1, _MOST_INT)
+        check_whole("begin", begin, _EARLIEST)
+        check_whole("end", end, _EARLIEST)
         wire = namespace.wrap(self._namespace, topic)
         route = await self._session.route(wire)
         result: list[ReceivedMessage] = []
@@ -125,7 +136,9 @@ class TopicQueries:
             if address is None:
                 continue
             try:
-                records = await self._session.brokers.query(address, wire, key, at_most, begin, end, unique=unique)
+                records = await self._session.brokers.query(
+                    address, wire, key, at_most, begin, end, unique=bool(unique)
+                )
                 with readable("the messages", address, topic):
                     messages = self._session.reader.several(records, broker_name)
             except ClientError as error:

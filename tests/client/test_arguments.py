@@ -13,9 +13,13 @@ from rocketlet.client import (
     AsyncLitePullConsumer,
     AsyncProducer,
     AsyncPullConsumer,
+    AsyncPushConsumer,
+    AsyncSimpleConsumer,
+    AsyncTransactionProducer,
     ClientError,
     InvalidMessage,
     InvalidUse,
+    Later,
     LitePullConsumer,
     Message,
     MessageQueue,
@@ -155,6 +159,14 @@ def listener(message: object) -> None:
         (lambda: Producer("g", namesrv=7), "namesrv is 7"),  # type: ignore[arg-type]
         (lambda: Producer("g", config=ProducerConfig(retries=-1)), "retries is -1"),
         (lambda: Producer(7).start(), "the group is of type int"),  # type: ignore[arg-type]
+        (lambda: Producer("g", instance_name="\ud800"), "instance_name is no valid text"),
+        (lambda: PushConsumer("g", listener, topics={"T": "\ud800"}), "selection is no valid text"),
+        (lambda: PushConsumer("g", listener).unsubscribe(["T"]), "is no str"),  # type: ignore[arg-type]
+        (lambda: PushConsumer("g", listener).wait("1"), "timeout is of type str"),  # type: ignore[arg-type]
+        (lambda: LitePullConsumer("g").unsubscribe(7), "topic 7 is no str"),  # type: ignore[arg-type]
+        (lambda: LitePullConsumer("g").assign(7), "queues are of type int"),  # type: ignore[arg-type]
+        (lambda: Later("3"), "delay_level is of type str"),  # type: ignore[arg-type]
+        (lambda: Later(suspend=float("nan")), "suspend is of type float"),
         (lambda: TransactionProducer("g", None), "the checker is of type NoneType"),  # type: ignore[arg-type]
         (lambda: TransactionProducer("g", async_listener), "use the Async class"),  # type: ignore[arg-type]
     ],
@@ -186,3 +198,72 @@ async def test_pull_consumers_refuse_invalid_queues(autojump_clock: trio.testing
                 await lite.seek(MessageQueue("T", "b", 9), 0)
             with pytest.raises(InvalidUse, match="timeout"):
                 await lite.poll(timeout="1")  # type: ignore[arg-type]
+
+
+async def test_bad_arguments_of_queries_are_refused(autojump_clock: trio.testing.MockClock) -> None:
+    queue = MessageQueue("T", "a", 0)
+    async with (
+        scripted_brokers("a") as script,
+        AsyncTransactionProducer("p", async_listener, namesrv=script.namesrv, world=script.world()) as producer,
+        AsyncPullConsumer("g", namesrv=script.namesrv, world=script.world()) as puller,
+    ):
+        for ask, complaint in [
+            (lambda: producer.publish_queues(WRONG), "is no str"),
+            (lambda: producer.publish_queues(""), "blank"),
+            (lambda: producer.create_topic(WRONG), "is no str"),
+            (lambda: producer.create_topic("T", "8"), "queues is of type str"),  # type: ignore[arg-type]
+            (lambda: producer.offset_at(queue, 1.5), "timestamp is of type float"),  # type: ignore[arg-type]
+            (lambda: producer.query("T", 7), "key is of type int"),  # type: ignore[arg-type]
+            (lambda: producer.query("T", "\ud800"), "key is no valid text"),
+            (lambda: producer.query("T", "k", 1.5), "at_most is of type float"),  # type: ignore[arg-type]
+            (lambda: producer.view(7), "message id is of type int"),  # type: ignore[arg-type]
+            (lambda: producer.recall(WRONG), "recall handle"),
+            (lambda: producer.reply(WRONG, b"x"), "message is of type object"),
+            (lambda: producer.send_batch(7), "a list of messages"),  # type: ignore[arg-type]
+            (lambda: producer.send_in_transaction(WRONG, async_listener), "is no message"),  # type: ignore[arg-type]
+            (lambda: puller.queues(WRONG), "is no str"),
+            (lambda: puller.share(WRONG), "is no str"),
+            (lambda: puller.pull(queue, "0"), "offset is of type str"),  # type: ignore[arg-type]
+            (lambda: puller.pull(queue, 0, hold=float("inf")), "hold is of type float"),
+            (lambda: puller.pull(queue, 0, 32, "\ud800"), "selection is no valid text"),
+            (lambda: puller.send_back(WRONG), "message is of type object"),
+        ]:
+            with pytest.raises(InvalidUse, match=complaint):
+                await ask()  # type: ignore[no-untyped-call]
+        with pytest.raises(InvalidUse, match="offset is of type str"):
+            puller.note_offset(queue, "3")  # type: ignore[arg-type]
+        assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
+
+
+async def test_bad_arguments_end_no_running_consumer(autojump_clock: trio.testing.MockClock) -> None:
+    async with scripted_brokers("a") as script:
+        given: Any = {"topics": {"T": "*"}, "namesrv": script.namesrv, "heartbeat_interval": 1.0}
+        async with (
+            AsyncLitePullConsumer("l", **given, world=script.world()) as lite,
+            AsyncPushConsumer("p", async_listener, **given, world=script.world()) as push,
+            AsyncSimpleConsumer("s", **given, world=script.world()) as simple,
+        ):
+            for ask in (
+                lambda: lite.on_queues_changed(WRONG, listener),  # type: ignore[arg-type]
+                lambda: lite.on_queues_changed("T", WRONG),
+                lambda: lite.commit(WRONG),
+                lambda: lite.commit({MessageQueue("T", "a", 0): "3"}),  # type: ignore[dict-item]
+                lambda: lite.seek(MessageQueue("T", "a", 0), "0"),  # type: ignore[arg-type]
+                lambda: simple.subscribe("T", "\ud800"),
+                lambda: simple.subscribe(WRONG),
+                lambda: simple.unsubscribe(WRONG),
+                lambda: simple.receive("3"),  # type: ignore[arg-type]
+                lambda: simple.receive(wait=float("inf")),
+                lambda: simple.receive(invisible="3"),  # type: ignore[arg-type]
+                lambda: simple.ack(WRONG),
+                lambda: simple.extend(WRONG, 3),
+            ):
+                with pytest.raises(InvalidUse):
+                    await ask()  # type: ignore[no-untyped-call]
+            for selection in ("\ud800", WRONG):
+                with pytest.raises(InvalidUse):
+                    push.subscribe("T", selection)
+            for change in (lite.pause, lite.resume):
+                with pytest.raises(InvalidUse, match="the queue is of type str"):
+                    change(["T"])  # type: ignore[list-item]
+            await trio.sleep(60)  # heartbeats carry the subscriptions

@@ -11,6 +11,8 @@ from rocketlet.client import (
     AsyncPushConsumer,
     BadAnswer,
     ClientError,
+    ConsumeContext,
+    InvalidUse,
     Message,
     SendStatus,
 )
@@ -115,6 +117,8 @@ async def test_a_failing_allocation_is_retried(
         asked.append(args)
         if len(asked) < 3:
             raise ValueError("a mistake in the allocation")
+        if len(asked) < 5:
+            return [0]  # type: ignore[list-item]
         return [MessageQueue("T", "a", 0)]
 
     async with scripted_brokers("a", queues=1) as script:
@@ -124,6 +128,7 @@ async def test_a_failing_allocation_is_retried(
             await trio.sleep(10)
     assert got.offsets == [0]
     assert "a mistake in the allocation" in caplog.text
+    assert "the queue is of type int" in caplog.text
 
 
 async def test_a_consumer_survives_a_failed_offset_write(tmp_path: object, caplog: pytest.LogCaptureFixture) -> None:
@@ -179,3 +184,16 @@ async def test_a_running_consumer_survives_a_bad_subscription(
         with pytest.raises(Exception, match="neither tags nor"):
             consumer.subscribe("T", 7)  # type: ignore[arg-type]
         consumer.subscribe("T", "a")
+
+
+def test_a_listener_that_writes_nonsense_into_its_context_has_failed() -> None:
+    for name, value in (("consumed", "all"), ("suspend", "1"), ("delay_level", "3")):
+
+        def listener(messages: object, context: ConsumeContext, name: str = name, value: str = value) -> None:
+            setattr(context, name, value)
+
+        job = ConsumeJob(ProcessQueue(MessageQueue("T", "a", 0), 0, 0), [received(0)], orderly=True)
+        job.run(listener, lambda: 0.0)
+        assert job.failed
+        assert isinstance(job.error, InvalidUse)
+        assert job.context == ConsumeContext(job.context.queue, orderly=True)

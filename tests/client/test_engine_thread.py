@@ -67,6 +67,17 @@ def test_all_functions_posted_from_many_threads_run(engine: EngineThread) -> Non
     assert len(ran) == 800
 
 
+def test_sys_exit_in_a_callback_ends_no_thread(engine: EngineThread) -> None:
+    called = threading.Event()
+
+    def leave() -> None:
+        raise SystemExit(1)
+
+    engine.call_back(leave)
+    engine.call_back(called.set)
+    assert called.wait(60)
+
+
 def test_a_run_is_started_and_stopped(engine: EngineThread) -> None:
     ended: list[str] = []
 

@@ -22,6 +22,12 @@ def test_every_public_name_exists_and_is_documented(name: str) -> None:
     assert found.__doc__
 
 
+def test_all_names_can_be_imported_at_once() -> None:
+    names: dict[str, object] = {}
+    exec("from rocketlet import *", names)
+    assert set(names) - {"__builtins__"} == {"open_store", *client.__all__}
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="Produzent"):
         client.Produzent  # noqa: B018

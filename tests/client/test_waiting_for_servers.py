@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -100,6 +102,32 @@ def _transactions(cluster: Cluster, check: object) -> AsyncTransactionProducer:
     return AsyncTransactionProducer("p", check, namesrv=cluster.namesrv, world=cluster.world())  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("answer", [True, 1, "COMMIT", SystemExit(1)])
+async def test_a_checker_that_answers_nonsense_is_asked_again(
+    autojump_clock: trio.testing.MockClock, answer: object
+) -> None:
+    checked: list[ReceivedMessage] = []
+
+    async def wrong(*asked: object) -> object:
+        return True
+
+    async def check(message: ReceivedMessage) -> object:
+        checked.append(message)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer if len(checked) < 3 else TransactionState.COMMIT
+
+    async with (
+        memory_cluster(brokers=1, transaction_check_interval=10_000, transaction_time_out=5_000) as cluster,
+        _transactions(cluster, check) as producer,
+    ):
+        result = await producer.send_in_transaction(Message("T", b"x"), wrong)  # type: ignore[arg-type]
+        assert result.state is TransactionState.UNKNOWN
+        await trio.sleep(60)
+        assert len(checked) >= 3
+        assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
+
+
 async def test_an_idle_transaction_producer_registers_with_a_cluster_started_later(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -135,6 +163,30 @@ async def test_a_send_waits_for_the_only_broker_until_its_timeout(autojump_clock
             nursery.start_soon(cluster.start, "broker-a")
             result = await producer.send(Message("T", b"after"))
         assert result.status is SendStatus.SEND_OK
+
+
+@pytest.mark.parametrize("way", ["queue", "selector", "sharding key"])
+async def test_a_send_to_a_chosen_queue_waits_for_its_broker(autojump_clock: trio.testing.MockClock, way: str) -> None:
+    async with (
+        memory_cluster() as cluster,
+        AsyncProducer("p", namesrv=cluster.namesrv, world=cluster.world()) as producer,
+    ):
+        queue = (await producer.send(Message("T", b"before", sharding_key="k"))).queue
+        given: dict[str, Any] = {
+            "queue": {"queue": queue},
+            "selector": {"selector": lambda queues, message, argument: queue},
+            "sharding key": {},
+        }[way]
+        message = Message("T", b"x", sharding_key="k" if way == "sharding key" else None)
+        await cluster.stop(queue.broker_name)
+        began = trio.current_time()
+        with pytest.raises((SendFailed, Unreachable)):
+            await producer.send(message, **given)
+        assert 2.8 <= trio.current_time() - began <= 3
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cluster.start, queue.broker_name)
+            result = await producer.send(message, **given)
+        assert (result.status, result.queue) == (SendStatus.SEND_OK, queue)
 
 
 async def test_attempts_that_reached_the_broker_are_counted_and_spaced(autojump_clock: trio.testing.MockClock) -> None:

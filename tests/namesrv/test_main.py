@@ -66,6 +66,16 @@ def test_a_rocketmq_configuration_from_the_field_starts_with_warnings(tmp_path: 
         assert running.stop() == 0
 
 
+def test_a_brokers_settings_of_tls_start_with_warnings(tmp_path: Path) -> None:
+    conf = tmp_path / "both.conf"
+    client = "useTLS=true\ntls.client.authServer=true\ntls.client.trustCertPath=ca.pem\n"
+    conf.write_text(f"{client}listenPort=0\nkvConfigPath={tmp_path}/kv.json\n")
+    with program("namesrv", "-c", str(conf)) as running:
+        running.line_with("setting tls.client.trustCertPath is not served")
+        running.line_with("boot success")
+        assert running.stop() == 0
+
+
 def test_it_prints_its_settings(tmp_path: Path) -> None:
     with program("namesrv", "-p", "--listenPort", "19876", "-n", "a:1;b:2") as running:
         assert running.ended() == 0

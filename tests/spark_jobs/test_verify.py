@@ -42,6 +42,20 @@ def test_what_rocketmq_left_is_intact(spark: SparkSession, store_of: Stores, cas
     assert [segment.records for segment in report.segments] == [file["records"] for file in files]
 
 
+def test_an_emptied_log_is_no_store_without_messages(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(store_of("clean"), store)
+    (store / "abort").touch()
+    shutil.rmtree(store / "commitlog")
+    (store / "commitlog").mkdir()
+    (store / "commitlog" / offset_name(0)).touch()
+    report = check(spark, store)
+    assert report.damages == []
+    assert not report.is_good
+    told = [str(finding) for finding in report.findings]
+    assert f"{store}/consumequeue/TopicA: 9 queue files have entries, and the log has no record" in told
+
+
 def test_each_fault_is_found_at_its_place(spark: SparkSession, store_of: Stores, tmp_path: Path) -> None:
     store = tmp_path / "store"
     shutil.copytree(store_of("clean"), store)

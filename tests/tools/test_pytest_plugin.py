@@ -160,6 +160,27 @@ def test_end():
     result.stdout.fnmatch_lines(["*producer 'g*' made at *.py:*"])
 
 
+def test_a_client_that_nobody_refers_to_any_more_is_named(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pytest_plugin, "LEAK_GRACE_SECONDS", 0.1)
+    result = run_suite(
+        pytester,
+        """
+import gc
+
+def test_forgets(rocketmq):
+    producer = Producer("g", namesrv=[rocketmq.namesrv])
+    producer.start()
+    producer.send(Message("T", b"1"))
+    del producer
+    gc.collect()
+""",
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*producer 'g' made at *.py:*"])
+
+
 def test_a_closed_client_is_not_an_error(pytester: pytest.Pytester) -> None:
     result = run_suite(
         pytester,
