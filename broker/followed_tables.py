@@ -44,7 +44,7 @@ from rocketlet.remoting.protocol.configuration import (
     SubscriptionGroupTable,
     TopicConfigTable,
 )
-from rocketlet.remoting.protocol.offsets import ConsumerOffsetTable, DelayOffsetTable
+from rocketlet.remoting.protocol.offsets import DelayOffsetTable, offset_rows
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.protocol.replication import TablesNews, TablesSeen
 from rocketlet.remoting.request_codes import RequestCode, request_name
@@ -224,7 +224,7 @@ class FollowedTables:
             if removed:
                 await self._store.drop_where(lambda queue: queue.topic in removed)
             self._reported_topics = set(topics.topicConfigTable)
-        await self._take_offsets(await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable))
+        await self._take_offsets(await self._body(address, RequestCode.GET_ALL_CONSUMER_OFFSET))
         delays = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
         for level, offset in delays.offsetTable.items():
             tables.delays.set(int(level), offset)
@@ -234,15 +234,15 @@ class FollowedTables:
             await self._take_groups(groups, removed)
             self._reported_groups = set(groups.subscriptionGroupTable)
 
-    async def _take_offsets(self, body: ConsumerOffsetTable) -> None:
+    async def _take_offsets(self, body: bytes) -> None:
         heard, offsets = self._reported_offsets, self._tables.offsets
         new_offsets: dict[Key, int] = {}
         turns = Turns()
-        for name, queues in body.offsetTable.items():
+        for name, queues in offset_rows(body):
             await turns.pause()
             topic, _, group = name.partition("@")
             for queue_id, offset in queues.items():
-                new_offsets[group, topic, int(queue_id)] = int(offset)
+                new_offsets[group, topic, queue_id] = offset
         for number, (key, offset) in enumerate(new_offsets.items()):
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
@@ -293,7 +293,10 @@ class FollowedTables:
             table.follow(groups, removed, body.dataVersion, body.forbiddenTable)
 
     async def _ask(self, address: str, code: RequestCode, kind: type[B]) -> B:
-        return kind.from_json(_checked(await self._pool.call(address, request(code), CALL_SECONDS), code).body)
+        return kind.from_json(await self._body(address, code))
+
+    async def _body(self, address: str, code: RequestCode) -> bytes:
+        return _checked(await self._pool.call(address, request(code), CALL_SECONDS), code).body
 
 
 def _checked(answer: Command, code: RequestCode) -> Command:

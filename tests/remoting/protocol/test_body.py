@@ -4,6 +4,7 @@ BodyError."""
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ from rocketlet.remoting.protocol.membership import (
     ProducerData,
     SubscriptionData,
 )
-from rocketlet.remoting.protocol.offsets import ConsumerOffsetTable, ConsumerStatusBody, ResetOffsetBody
+from rocketlet.remoting.protocol.offsets import ConsumerOffsetTable, ConsumerStatusBody, ResetOffsetBody, offset_rows
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.protocol.routing import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from tests.support.frames import ANSWER_BODIES, REQUEST_BODIES, recorded
@@ -81,6 +82,27 @@ def test_lists_and_tables() -> None:
     offsets = ConsumerOffsetTable.from_json(b'{"offsetTable":{"T@G":{0:5,1:7}}}')
     assert offsets.offsetTable == {"T@G": {0: 5, 1: 7}}
     assert offsets.to_json() == b'{"offsetTable":{"T@G":{"0":5,"1":7}}}'
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=5) | st.just("T@G"),
+        st.dictionaries(st.integers(0, 70_000), st.integers(-1, (1 << 63) - 1), max_size=4),
+        max_size=4,
+    ),
+    st.sampled_from([b"", b',"dataVersion":{"counter":1}']),
+)
+def test_rows_of_offsets_are_those_of_the_table(table: dict[str, dict[int, int]], more: bytes) -> None:
+    quoted = ConsumerOffsetTable(table).to_json()[:-1] + more + b"}"
+    javas = re.sub(rb'"(\d+)":(-?\d)', rb"\1:\2", quoted)
+    assert dict(offset_rows(quoted)) == table
+    assert dict(offset_rows(javas)) == dict(ConsumerOffsetTable.from_json(javas).offsetTable)
+
+
+@pytest.mark.parametrize("text", [b"", b'{"offsetTable":{"T@G":{0:5}', b'{"offsetTable":{"T@G":{0:x}}}', b"[]"])
+def test_a_table_of_offsets_that_cannot_be_read(text: bytes) -> None:
+    with pytest.raises(BodyError):
+        list(offset_rows(text))
 
 
 def test_a_cpp_heartbeat() -> None:
