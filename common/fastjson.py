@@ -6,9 +6,10 @@ JSON text (compact, names as they came; `loads` it again to look inside), a refe
 Plain JSON goes through msgspec (30 times faster) and only what msgspec refuses through the reader below.
 
 The reader takes 2 µs a value, so a peer must not be able to choose how many values it reads: input from a peer is read
-with a budget (`max_values`). A reference costs what it points at, because writing or converting the value costs as much
-for every copy. Text is always Unicode: a lone surrogate, which JSON can spell and UTF-8 cannot,
-becomes U+FFFD, so whatever was read can be written.
+with a budget (`max_values`). Long plain JSON has one too, 16 times as large: millions of values in a shape that nobody
+wants took a second and a gigabyte. A reference costs what it points at, because writing or converting the value costs
+as much for every copy. Text is always Unicode: a lone surrogate, which JSON can spell and UTF-8 cannot, becomes U+FFFD,
+so whatever was read can be written.
 
 Java: com.alibaba.fastjson 1.2.83 as common/protocol/RemotingSerializable.java uses it
 """
@@ -27,6 +28,8 @@ from rocketlet.common.errors import RocketletError
 _MAX_DEPTH = 200
 # Costs in the budget: an escape takes most of the time of a value, text a peer makes us copy 1 ns a character.
 _VALUE, _ESCAPE, _CHARACTERS_A_VALUE = 4, 3, 2_000
+# Plain JSON of more characters than this may have so many times the values of a budget; a shorter one takes 10 ms.
+_LONG_PLAIN, _PLAIN_VALUES = 128 << 10, 16
 # What the references of a file may expand to. No table of RocketMQ's has a reference.
 _REFERENCES_IN_FILES = 1_000_000
 _blank = re.compile(r"[ \t\r\n,\ufeff]*").match  # fastjson skips stray commas too
@@ -49,11 +52,14 @@ class InvalidJson(RocketletError):
 def loads(text: str | bytes, *, max_values: int | None = None, references: bool = True) -> Any:
     """The value of a text. Raises InvalidJson.
 
-    `max_values`: how many values the tolerant reader may read and expand before it gives up; plain JSON is not counted.
+    `max_values`: how many values the tolerant reader may read and expand before it gives up; of long plain JSON, 16
+    times as many.
     `references`: whether `$ref` stands for another value; where not, it is a key like any other.
     """
     if isinstance(text, str):
         text = text.encode("utf-8", "surrogatepass")
+    if max_values is not None and len(text) > _LONG_PLAIN and _most_values(text) > max_values * _PLAIN_VALUES:
+        raise InvalidJson(f"not JSON that can be used: more than {max_values * _PLAIN_VALUES} values")
     if not references or b'"$ref"' not in text:
         try:
             return _decode(text)
@@ -77,6 +83,12 @@ def dumps_object_keys(pairs: Iterable[tuple[Any, Any]]) -> msgspec.Raw:
     It is a `Raw`, so that it can stand inside what `dumps` writes.
     """
     return msgspec.Raw(b"{%b}" % b",".join([b"%b:%b" % (_encode(key), _encode(value)) for key, value in pairs]))
+
+
+def _most_values(text: bytes) -> int:
+    """A bound on the values in a text, in a millisecond a megabyte: before each is a comma or the start of a list or
+    map."""
+    return 1 + text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 class _Reader:

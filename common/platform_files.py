@@ -191,6 +191,15 @@ def raise_open_files() -> None:
             pass  # some sandboxes forbid it; then the soft limit applies, with an error of its own when it is reached
 
 
+def most_open_files() -> int:
+    """How many descriptors this process may have; -1 or a very large number where there is no such limit."""
+    try:
+        import resource
+    except ImportError:
+        return -1
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 class Deleted:
     """Deletes files. Windows refuses that while a reader still has a file mapped: then it is tried again later."""
 

@@ -139,6 +139,7 @@ class Connection:
         self._in_turn = False
         self._unsent: list[bytes] = []
         self._unsent_size = 0
+        self._counted = 0  # of `unsent`, in what all peers together have unread
         self._oneway_waiting = 0
         self._next_opaque = 0
         self._calls: dict[int, trio.lowlevel.Task | OnAnswer] = {}
@@ -170,7 +171,9 @@ class Connection:
     def is_congested(self) -> bool:
         """Whether unsent bytes exceed the high-water mark."""
         unsent, limits = self._unsent_size + self.gathered, self._limits
-        return unsent > limits.unsent_high or (unsent > UNSENT_WHEN_SHORT and limits.peers.is_short_of_memory)
+        return unsent > limits.unsent_high or (
+            unsent > UNSENT_WHEN_SHORT and limits.peers.lacks_memory_for(unsent - self._counted)
+        )
 
     # -- lifetime
 
@@ -227,8 +230,8 @@ class Connection:
                 waiting(error)
         self.out.clear()
         self._unsent.clear()
-        self._count_unsent(-self._unsent_size)
-        self.gathered = 0
+        self._unsent_size = self.gathered = 0
+        self._count_unsent()
         self._room.unpark_all()
 
     # -- reading
@@ -291,6 +294,10 @@ class Connection:
         """Write what has collected; the writer gets what the socket does not take at once."""
         if not self.out or self.closed:
             return
+        self._write_some()
+        self._count_unsent()
+
+    def _write_some(self) -> None:
         if self.gathered <= _JOINED:
             data = b"".join(self.out)
             self.out = []
@@ -311,12 +318,13 @@ class Connection:
                 self.sent_at = trio.current_time()
         if sent < len(data):
             self._unsent.append(data[sent:] if sent else data)
-            self._count_unsent(len(data) - sent)
+            self._unsent_size += len(data) - sent
             self._wake_writer()
 
-    def _count_unsent(self, size: int) -> None:
-        self._unsent_size += size
-        self._limits.peers.unread += size
+    def _count_unsent(self) -> None:
+        unsent = self._unsent_size + self.gathered
+        self._limits.peers.unread += unsent - self._counted
+        self._counted = unsent
 
     def _take_some(self) -> bytes:
         """The first buffers that are due, up to about _JOINED bytes."""
@@ -340,7 +348,8 @@ class Connection:
                     self._unsent = [data]
                     await self._stream.send_all(data)
                     self.sent_at = trio.current_time()
-                    self._count_unsent(-len(data))
+                    self._unsent_size -= len(data)
+                    self._count_unsent()
                     del self._unsent[0]
                 elif self.out and not self.closed:
                     await trio.lowlevel.checkpoint()  # the peer reads as fast as we write, and other tasks are waiting

@@ -296,6 +296,7 @@ class Dispatch:
             if isinstance(answer, bytes) and not self._hooks:
                 request.connection.out.append(answer)
             elif isinstance(answer, list) and not self._hooks:
+                request.connection.gathered += sum(map(len, answer))  # messages, far more than their request
                 request.connection.out.extend(answer)
             else:
                 request.connection.out.extend(self._buffers(request, cast(Answer, answer)))
@@ -348,6 +349,7 @@ class Dispatch:
         if answer is None or request.flag & ONEWAY:
             return []
         if isinstance(answer, list) and not self._hooks:
+            request.connection.gathered += sum(map(len, answer))
             return answer
         return self._buffers(request, answer)
 

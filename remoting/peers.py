@@ -94,7 +94,11 @@ class Peers:
     @property
     def is_short_of_memory(self) -> bool:
         """Whether unread answers exceed unreadAnswersMax."""
-        return self.unread > self._config.unread_answers_max
+        return self.lacks_memory_for(0)
+
+    def lacks_memory_for(self, size: int) -> bool:
+        """Whether they do with so many more bytes, which are not counted yet."""
+        return self.unread + size > self._config.unread_answers_max
 
     # -- the log
 

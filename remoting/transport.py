@@ -13,6 +13,7 @@ Java: remoting/netty/NettyRemotingServer.java, remoting/netty/NettyRemotingClien
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -20,10 +21,13 @@ from typing import Protocol
 
 import trio
 
+from rocketlet.common.platform_files import most_open_files
 from rocketlet.remoting.errors import ConnectFailed, ListenFailed
 from rocketlet.remoting.frame_codec import Buffer
 
 LONGEST_HOST = 253
+# Descriptors that connections leave for files: the store keeps 256 open, and opens others for moments.
+_SPARE_FILES = 384
 
 
 class ByteStream(Protocol):
@@ -179,6 +183,9 @@ class TcpListener:
                 accepted = self._socket.accept()[0]
             except (BlockingIOError, ConnectionError):
                 continue  # closed again before it was accepted
+            if _leaves_too_few(accepted.fileno()):
+                accepted.close()
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             try:
                 return TcpStream(accepted)
             except OSError:  # reset meanwhile: it no longer has a peer
@@ -190,6 +197,12 @@ class TcpListener:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
         await trio.lowlevel.checkpoint()
+
+
+def _leaves_too_few(descriptor: int) -> bool:
+    """Whether so few descriptors are left that files need them: a new one has the lowest free number."""
+    most = most_open_files()
+    return most > 0 and descriptor >= most - min(_SPARE_FILES, most // 2)
 
 
 class TcpNetwork:

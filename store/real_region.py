@@ -31,6 +31,9 @@ Facts behind the design (Linux, ext4, CPython 3.11):
 - Queue files may be many more than a process may have open, so a mapping holds no descriptor. Python's own does before
   3.13; there the file is mapped over an anonymous mapping of Python's by the system's own call (`_map_over`).
   Descriptors for reading are kept by the first _KEPT regions that need one; others open one each time, for 5 µs.
+- A process at its limit of mappings (vm.max_map_count) cannot start a thread any more: the start succeeds, the thread
+  ends at once, and whoever waits for it waits forever. So small files, those of queues, leave _SPARE_MAPPINGS for
+  threads, memory and the log.
 
 Java: store/MappedFile.java, store/util/LibC.java
 """
@@ -59,6 +62,7 @@ _zeros = memoryview(bytes(1 << 20))
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _IS_LINUX = sys.platform == "linux"
 _KEPT = 256  # descriptors that regions keep open, in all
+_SPARE_MAPPINGS = 4096  # a broker without queues has 400
 
 
 class RealRegion:
@@ -67,12 +71,15 @@ class RealRegion:
     __slots__ = ("_descriptor", "_map", "_view", "path", "size")
 
     kept_descriptors = 0  # descriptors that regions hold
+    mapped = 0  # regions there are
 
     def __init__(self, path: str, size: int, descriptor: int) -> None:
         """Maps the file. The descriptor stays the caller's."""
         self.path = path
         self.size = size
         self._descriptor: int | None = None
+        if size <= _SMALL_FILE and RealRegion.mapped >= _most_small_files():
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), path)
         try:
             if sys.version_info >= (3, 13) and sys.platform != "win32":
                 self._map = mmap.mmap(descriptor, size, trackfd=False)
@@ -82,6 +89,8 @@ class RealRegion:
             error.filename = path
             raise
         self._view = memoryview(self._map)
+        with _keeping:
+            RealRegion.mapped += 1
 
     @property
     def buffer(self) -> memoryview:
@@ -198,6 +207,9 @@ class RealRegion:
                 os.close(descriptor)
 
     def __del__(self) -> None:
+        if hasattr(self, "_view"):  # it was mapped
+            with _keeping:
+                RealRegion.mapped -= 1
         if self._descriptor is not None:
             os.close(self._descriptor)
             with _keeping:
@@ -229,6 +241,16 @@ def _map_over(descriptor: int, size: int) -> mmap.mmap:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return place
+
+
+@cache
+def _most_small_files() -> int:
+    """How many regions there may be before no small file is mapped any more."""
+    try:
+        with open("/proc/sys/vm/max_map_count") as file:
+            return max(int(file.read()) - _SPARE_MAPPINGS, _SPARE_MAPPINGS)
+    except OSError:
+        return sys.maxsize
 
 
 @cache

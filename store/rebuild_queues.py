@@ -215,6 +215,9 @@ class QueueRebuild:
             self._compare(queue, at - position, position, piece)
             at += len(piece)
             data = data[len(piece) :]
+        # There may be more queues than a process may have mappings (vm.max_map_count, 65,530 by default), and many of
+        # them may belong to topics that were deleted.
+        queue.queue.forget()
 
     def _compare(self, queue: _Gathered, begin: int, position: int, piece: bytes) -> None:
         """`piece` belongs at byte `position` of the file that begins at byte `begin` of the queue."""
@@ -319,7 +322,6 @@ class QueueRebuild:
                     self._touch(queue, end * ENTRY_SIZE)
             if self._repair:
                 self._open(queue, end, trim=trim or present is not None)
-            # There may be more queues than a process may have mappings (vm.max_map_count, 65,530 by default).
             queue.forget()
             if finding.differing or finding.surplus:
                 findings.append(finding)

@@ -3,7 +3,7 @@
 103  Body by the sender's version: from 37 (V3_0_11) on RegisterBrokerBody, plain or compressed, below a bare topic
      table. A wrong CRC or an unreadable body is answered with 1 and changes nothing. The answer carries the order
      configuration, and for a slave the addresses of its master. A large one is read and applied in pieces, between
-     which other requests are served; one at a time per connection.
+     which other requests are served; one of each connection is taken, and one after the other is read.
 104  Always 0, even if there is nothing to remove.
 322  `changed`, and the version that is stored for the address.
 
@@ -46,6 +46,9 @@ from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.namesrv.registration")
 
+# Bodies of large registrations that are being read, or wait for it. To read one takes up to ten times its size.
+MAX_WAITING = 256 << 20
+
 REGISTERING = "registering"  # a connection's attribute: whether a large registration of it is being read
 
 
@@ -56,6 +59,8 @@ class RegistrationHandlers:
         self._table = table
         self._kv = kv
         self._now = now
+        self._waiting = 0  # bytes
+        self._reading = trio.Lock()
 
     def table(self) -> HandlerTable:
         return {
@@ -70,35 +75,51 @@ class RegistrationHandlers:
         """103."""
         header: RegisterBrokerHeader = request.header
         _check(header, request.body)
-        if request.version >= V3_0_11 and is_large(request.body, compressed=header.compressed):
-            connection = request.connection
+        if is_large(request.body, compressed=header.compressed and request.version >= V3_0_11):
+            connection, size = request.connection, len(request.body)
             if connection.attributes.setdefault(REGISTERING, False):
                 raise Refused(ResponseCode.SYSTEM_BUSY, "the registration before this one is still being read")
+            if self._waiting + size > MAX_WAITING:
+                raise Refused(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"registrations of {self._waiting} bytes are being read; at most {MAX_WAITING} are taken at once",
+                )
             connection.attributes[REGISTERING] = True
+            self._waiting += size
             connection.start_task(self._register_large, request, bytes(request.body))
             return DEFERRED
         return self._answer(self._apply(request, *_topics_and_filters(header, request)))
 
     async def _register_large(self, request: Request, body: bytes) -> None:
-        header: RegisterBrokerHeader = request.header
-        connection = request.connection
         try:
-            master = None
-            is_registered = False
-            for piece in in_pieces(body, compressed=header.compressed):
-                if is_registered and not self._table.is_held(header.brokerAddr, connection):
-                    return  # the connection has closed, or another one has taken over the address
-                table = piece.topicConfigSerializeWrapper
-                if table.topicConfigTable or table.dataVersion != configuration.DataVersion() or piece.filterServerList:
-                    master = self._apply(request, tuple(piece.filterServerList), table)
-                    is_registered = True
-                await trio.lowlevel.checkpoint()
-            request.reply(self._answer(master))
+            async with self._reading:
+                request.reply(await self._read_large(request, body))
         except (Refused, BodyError) as error:
             code = error.code if isinstance(error, Refused) else ResponseCode.SYSTEM_ERROR
             request.reply(Reply(code, remark=error.remark if isinstance(error, Refused) else str(error)))
         finally:
-            connection.attributes[REGISTERING] = False
+            self._waiting -= len(body)
+            request.connection.attributes[REGISTERING] = False
+
+    async def _read_large(self, request: Request, body: bytes) -> Reply:
+        """Raises Refused, BodyError."""
+        header: RegisterBrokerHeader = request.header
+        bare = request.version < V3_0_11
+        master = None
+        is_registered = False
+        for piece in in_pieces(body, compressed=header.compressed, bare=bare):
+            if is_registered and not self._table.is_held(header.brokerAddr, request.connection):
+                raise Refused(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"another connection has registered {header.brokerAddr}, or its name and id, before all topics of"
+                    " this registration were read",
+                )
+            table = piece.topicConfigSerializeWrapper
+            if table.topicConfigTable or table.dataVersion != configuration.DataVersion() or piece.filterServerList:
+                master = self._apply(request, None if bare else tuple(piece.filterServerList), table)
+                is_registered = True
+            await trio.lowlevel.checkpoint()
+        return self._answer(master)
 
     def _apply(self, request: Request, filters: tuple[str, ...] | None, table: TopicConfigTable) -> Master | None:
         """Raises Refused."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,6 +15,7 @@ from rocketlet.common import json_pieces
 from rocketlet.common.config_file import load
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
+from rocketlet.namesrv.handlers import registration
 from rocketlet.namesrv.liveness import Liveness
 from rocketlet.namesrv.memory_files import MemoryFiles
 from rocketlet.namesrv.namesrv import NameServer
@@ -33,6 +34,7 @@ from rocketlet.remoting.protocol.registration import (
     RegisterBrokerHeader,
     UnregisterBrokerHeader,
     body_crc32,
+    in_pieces,
 )
 from rocketlet.remoting.protocol.routing import (
     GetBrokerMembersHeader,
@@ -433,6 +435,67 @@ async def test_a_large_registration_of_a_broker_that_disconnects_leaves_nothing(
             await trio.lowlevel.checkpoint()
         await Peer(one, address).hang_up()
         assert [await client.route(f"T{number}") for number in (0, 2_000, 5_499)] == [None] * 3
+
+
+def large_registration(address: str) -> tuple[RegisterBrokerHeader, bytes]:
+    topics = {f"T{number}": TopicConfig(topicName=f"T{number}") for number in range(5_500)}
+    body = RegisterBrokerBody([], TopicConfigTable(DataVersion(1, 5), topics)).to_json()
+    return RegisterBrokerHeader(0, "broker-a", address, "C", "", False, body_crc32(body)), body
+
+
+async def test_a_large_registration_that_another_one_replaces_is_answered(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
+        answers: list[Command] = []
+
+        async def large() -> None:
+            ask = request(RequestCode.REGISTER_BROKER, *large_registration("10.0.0.7:10911"))
+            answers.append(await one.call(address, ask, 30))
+
+        other = Peer(two, address, "broker-a", "10.0.0.8:10911")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(large)
+            while await other.route("T0") is None:
+                await trio.lowlevel.checkpoint()
+            await other.register("T0")
+        assert [answer.code for answer in answers] == [1]
+        assert "another connection has registered" in (answers[0].remark or "")
+
+
+async def test_large_registrations_are_read_one_after_the_other_and_few_may_wait(
+    network: MemoryNetwork, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixty of 400 KB, deflated, took 1.8 GB."""
+    _, body = large_registration("")
+    monkeypatch.setattr(registration, "MAX_WAITING", 3 * len(body))
+    reading: list[bytes] = []
+    most = 0
+
+    def pieces(data: bytes, **how: bool) -> Iterator[RegisterBrokerBody]:
+        nonlocal most
+        reading.append(data)
+        most = max(most, len(reading))
+        yield from in_pieces(data, **how)
+        reading.remove(data)
+
+    monkeypatch.setattr(registration, "in_pieces", pieces)
+    async with running(network) as address:
+        codes: list[int] = []
+
+        async def large(number: int) -> None:
+            async with ConnectionPool(network) as pool:
+                header, body = large_registration(f"10.0.0.{number}:10911")
+                header.brokerName = f"broker-{number}"
+                codes.append((await pool.call(address, request(RequestCode.REGISTER_BROKER, header, body), 30)).code)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                nursery.start_soon(large, number)
+        assert sorted(codes) == [0, 0, 0, 2, 2]
+        assert most == 1
+        await large(9)
+        assert codes[-1] == 0
 
 
 async def test_a_topic_with_a_lone_surrogate_spoils_no_list(network: MemoryNetwork, autojump_clock: MockClock) -> None:

@@ -8,7 +8,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.config import ServerConfig
-from rocketlet.remoting.handler import Handler, Reply, Request
+from rocketlet.remoting.frame_codec import Buffer, encode_answer
+from rocketlet.remoting.handler import Handler, PlainFunction, Reply, Request
 from rocketlet.remoting.peers import Peers
 from rocketlet.remoting.rates import Rates
 from rocketlet.remoting.response_codes import ResponseCode
@@ -85,13 +86,19 @@ async def test_log_lines_about_bad_frames_are_rate_limited_by_address(
     assert server.server.peers.refused["logLinesPerSecondByAddress"] >= 16
 
 
-async def test_a_peer_with_too_many_unread_answers_is_not_read_from(nursery: trio.Nursery) -> None:
-    asked: dict[str, int] = {}
+def in_one(request: Request) -> Reply:
+    return Reply(body=bytes(request.body) * 100)
 
-    def handle(request: Request) -> Reply:
-        asked[request.connection.peer] = asked.get(request.connection.peer, 0) + 1
-        return Reply(body=bytes(request.body) * 100)
 
+def in_buffers(request: Request) -> list[Buffer]:
+    """As a pull is answered with messages."""
+    return encode_answer(0, request.opaque, 0, None, bytes(request.body) * 100, None)
+
+
+@pytest.mark.parametrize("handle", [in_one, in_buffers])
+async def test_a_peer_with_too_many_unread_answers_is_not_read_from(
+    nursery: trio.Nursery, handle: PlainFunction
+) -> None:
     config = ServerConfig(unread_answers_max=1 << 20, server_drain_seconds=0.0)
     server = await serving(nursery, {1: Handler(handle)}, config)
     silent = [await server.client() for _ in range(4)]
@@ -105,5 +112,20 @@ async def test_a_peer_with_too_many_unread_answers_is_not_read_from(nursery: tri
     for client in silent:
         await client.stream.aclose()
     await wait_all_tasks_blocked()
-    assert peers.unread == 0
+    assert peers.unread == 0, "nothing of closed connections is left"
     assert (await (await server.client()).ask(Command(1, body=b"x"))).body == b"x" * 100
+
+
+async def test_answers_that_are_not_joined_yet_are_counted(nursery: trio.Nursery) -> None:
+    """Three hundred silent peers took 4.7 GB, of a limit of 1 GiB."""
+    config = ServerConfig(server_drain_seconds=0.0)
+    server = await serving(nursery, {1: Handler(in_buffers)}, config)
+    silent = [await server.client() for _ in range(3)]
+    for client in silent:
+        with trio.move_on_after(0.2):
+            await client.send(*[Command(1, number, body=bytes(10_000)) for number in range(20)])
+    await wait_all_tasks_blocked()
+    unsent = [connection.unsent for connection in server.server.connections]
+    assert min(unsent) > 4 << 20
+    assert max(unsent) < 6 << 20, "a turn ends at unsentHigh"
+    assert server.server.peers.unread == sum(unsent)

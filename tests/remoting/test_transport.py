@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import struct
 from collections.abc import Callable
@@ -10,6 +12,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from rocketlet.remoting import transport
 from rocketlet.remoting.errors import ConnectFailed, ListenFailed
 from rocketlet.remoting.memory_network import CAPACITY, MemoryNetwork
 from rocketlet.remoting.transport import ByteStream, Network, TcpNetwork, join_address, split_address
@@ -163,3 +166,23 @@ async def test_connections_reset_before_they_are_accepted_cost_nothing() -> None
     assert server.peer == client.local
     for end in (client, server, listener):
         await end.aclose()
+
+
+async def test_connections_leave_descriptors_for_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker whose descriptors were all taken by idle connections could not flush, and ended."""
+    network = TcpNetwork()
+    listener = await network.listen("127.0.0.1", 0)
+    first = await network.dial(listener.address)
+    held = await listener.accept()
+    used = len(os.listdir("/dev/fd"))
+    monkeypatch.setattr(transport, "most_open_files", lambda: 2 * (used // 2))
+    refused = await network.dial(listener.address)
+    with pytest.raises(OSError, match="Too many open files") as error:
+        await listener.accept()
+    assert error.value.errno == errno.EMFILE
+    assert await refused.receive_some() == b"", "it is closed, and does not wait"
+    monkeypatch.setattr(transport, "most_open_files", lambda: -1)
+    second = await network.dial(listener.address)
+    for stream in (first, held, refused, second, await listener.accept()):
+        await stream.aclose()
+    await listener.aclose()

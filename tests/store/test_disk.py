@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rocketlet.store import real_region
 from rocketlet.store.disk import PAGE, Disk, Usage
 from rocketlet.store.dry_disk import DryDisk
 from rocketlet.store.errors import StoreLocked
@@ -153,6 +154,23 @@ class TestEveryDisk:
 
 
 class TestRealDisk:
+    def test_small_files_leave_mappings_for_threads_and_the_log(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        gc.collect()
+        most = real_region.RealRegion.mapped + 2
+        monkeypatch.setattr(real_region, "_most_small_files", lambda: most)
+        disk, path = RealDisk(), str(tmp_path / "queue")
+        regions = [disk.create(f"{path}{number}", PAGE) for number in range(2)]
+        for open_one in (lambda: disk.create(f"{path}2", PAGE), lambda: disk.open(f"{path}0")):
+            with pytest.raises(OSError, match="queue") as refused:
+                open_one()
+            assert refused.value.errno == errno.ENOMEM
+        assert not disk.exists(f"{path}2")
+        regions.append(disk.create(str(tmp_path / "log"), 32 << 20))
+        regions.clear()
+        regions.append(disk.open(f"{path}0"))
+
     def test_roots_reserve_is_neither_used_nor_usable(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=100, used=30, free=60))
         usage = RealDisk().usage("/")

@@ -6,6 +6,7 @@ For crashes see test_crashes.py, for Java's directories test_java_stores.py.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ import pytest
 import trio
 
 from rocketlet.common.message_record import decode
+from rocketlet.store import real_region
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.errors import CorruptStore
 from rocketlet.store.layout.consume_queue_entry import LOST
@@ -22,6 +24,7 @@ from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.reading import GetStatus
 from rocketlet.store.real_disk import RealDisk
+from rocketlet.store.real_region import RealRegion
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 
 LOG = f"{ROOT}/commitlog"
@@ -458,4 +461,26 @@ async def test_a_recovery_of_files_can_be_cancelled_between_them(tmp_path: Path)
     )
     assert [line.rpartition(", ")[2] for line in lines[1:5]] == [f"{number} of 4" for number in range(1, 5)]
     assert report.records > 10
+    await again.close()
+
+
+async def test_a_recovery_maps_few_queues_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log may hold the messages of more queues than a process may map, of topics that were deleted."""
+    config = small_config(store_path_root_dir=str(tmp_path), mapped_file_size_commit_log=1 << 16)
+    store = MessageStore(RealDisk(), config, lambda: 0, on_progress=lambda _: None)
+    await store.open()
+    for queue_id in range(20):
+        store.put(message("T", queue_id, b"x"))
+    store.settle()
+    assert store._lock is not None
+    store._lock.release()  # and nothing else of a close: as after a kill
+    del store
+    gc.collect()
+    most = RealRegion.mapped + 5
+    monkeypatch.setattr(real_region, "_most_small_files", lambda: most)
+    for path in (tmp_path / "consumequeue").rglob("0" * 20):
+        path.write_bytes(bytes(path.stat().st_size))
+    again = MessageStore(RealDisk(), config, lambda: 0, on_progress=lambda _: None)
+    await again.open()
+    assert [again.queue_end("T", queue_id) for queue_id in range(20)] == [1] * 20
     await again.close()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import zlib
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketlet.common import fastjson
 from rocketlet.remoting.errors import BodyError
 from rocketlet.remoting.protocol import registration
 from rocketlet.remoting.protocol.configuration import DataVersion, TopicConfig, TopicConfigTable
@@ -69,8 +71,79 @@ def test_invalid_registrations(data: bytes) -> None:
 
 def test_a_compression_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "MAX_INFLATED", 1 << 16)
+    topics = b"".join(sized(b"T%d 8 8 6 SINGLE_TAG" % number) for number in range(4_000))
     with pytest.raises(BodyError, match="inflates to more"):
-        RegisterBrokerBody.from_compressed(zlib.compress(sized(b"{}") + bytes(4) + bytes(1 << 20)))
+        RegisterBrokerBody.from_compressed(zlib.compress(sized(b"{}") + (4_000).to_bytes(4, "big") + topics))
+
+
+def test_what_follows_a_compressed_registration_is_not_inflated() -> None:
+    inflated = registration._Lines(zlib.compress(sized(b"{}") + bytes(8) + bytes(32 << 20)))
+    inflated.next_line(100)
+    assert (inflated.next_number(), inflated.next_line(100), inflated._size) == (0, b"", 64 << 10)
+
+
+@pytest.mark.parametrize("piece", ["version", "topic", "servers"])
+def test_a_piece_of_megabytes_is_refused_before_inflation(piece: str) -> None:
+    long = b" " * (8 << 20)
+    version = sized(long if piece == "version" else b"{}")
+    topic = sized(long if piece == "topic" else b"T 8 8 6 SINGLE_TAG")
+    servers = sized(b"[" + b'"",' * (4 << 20) + b'""]' if piece == "servers" else b"[]")
+    body = zlib.compress(version + (1).to_bytes(4, "big") + topic + servers)
+    with pytest.raises(BodyError, match="a compressed registration has a piece of"):
+        list(registration.in_pieces(body, compressed=True))
+
+
+BEFORE_TOPICS = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topicName":"T"},'
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b"[" + b"{}," * 100_000 + b"1]", "more than 128000 values"),
+        (b'{"topicConfigSerializeWrapper":[' + b"1," * 200_000 + b"1]}", "more than 128000 values"),
+        (BEFORE_TOPICS + b",".join(b'"%d":0' % n for n in range(200_000)) + b"}}}", "more than 128000 values"),
+        (BEFORE_TOPICS + b",".join(b'"%d":{}' % n for n in range(401_000)) + b"}}}", "at most 200000"),
+        (BEFORE_TOPICS + b'"U":{"attributes":{"a":"' + b"x" * 300_000 + b'"}}}}}', "at most 16384"),
+        (b'{"filterServerList":[' + b'"",' * 200_000 + b'""]}', "filter servers"),
+    ],
+    ids=["list", "wrapper", "numbers", "topics", "attributes", "servers"],
+)
+def test_millions_of_values_are_refused_before_they_are_kept(
+    body: bytes, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Mock(side_effect=fastjson._decode)
+    monkeypatch.setattr(fastjson, "_decode", kept)
+    assert registration.is_large(body, compressed=False)
+    with pytest.raises(BodyError, match=problem):
+        list(registration.in_pieces(body, compressed=False))
+    kept.assert_not_called()
+
+
+def test_topics_with_many_attributes_are_read_few_at_a_time() -> None:
+    attributes = {f"a{number}": "x" * 100 for number in range(100)}
+    topics = {f"T{n}": TopicConfig(topicName=f"T{n}", attributes=attributes) for n in range(100)}
+    table = RegisterBrokerBody([], TopicConfigTable(DataVersion(3, 4), topics))
+    found = list(registration.in_pieces(table.to_json(), compressed=False))
+    sizes = [len(piece.topicConfigSerializeWrapper.topicConfigTable) for piece in found]
+    assert sum(sizes) == 100
+    assert max(sizes) < 30
+
+
+def test_a_large_bare_table_is_read_in_pieces() -> None:
+    """Of a broker before 3.0.11."""
+    topics = {f"T{number}": TopicConfig(topicName=f"T{number}") for number in range(4_321)}
+    found = list(
+        registration.in_pieces(TopicConfigTable(DataVersion(3, 4), topics).to_json(), compressed=True, bare=True)
+    )
+    tables = [piece.topicConfigSerializeWrapper.topicConfigTable for piece in found]
+    assert max(map(len, tables)) == 1000
+    assert {name: topic for table in tables for name, topic in table.items()} == topics
+
+
+def test_null_filter_servers_are_none() -> None:
+    body = BEFORE_TOPICS + b",".join(b'"%d":{"topicName":"%d"}' % (n, n) for n in range(20_000))
+    (*_, last) = registration.in_pieces(body + b'}},"filterServerList":null}', compressed=False)
+    assert last.filterServerList == []
 
 
 def test_a_count_of_millions_is_refused_before_inflation() -> None:
