@@ -57,7 +57,7 @@ _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE; not named by Python's mmap module
 _MAP_FIXED = 0x10
 _MAP_NORESERVE = 0x4000
 _SMALL_FILE = 16 << 20  # a file whose pages are asked for one by one, not a MiB at a time
-_keeping = threading.Lock()
+_keeping = threading.RLock()  # a region may be freed, and counted, while this thread holds it
 _zeros = memoryview(bytes(1 << 20))
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _IS_LINUX = sys.platform == "linux"
