@@ -21,11 +21,12 @@ from rocketlet.broker.filter.consumer_filters import ConsumerFilters
 from rocketlet.broker.json_file import JsonFile, NotSaved
 from rocketlet.broker.popping.modes import RequestModes
 from rocketlet.broker.subscription_groups import SubscriptionGroups
-from rocketlet.broker.tombstones import TOPIC, Tombstones
+from rocketlet.broker.tombstones import Tombstones
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common.json_pieces import LINES
 from rocketlet.common.topic import DLQ_PREFIX, RETRY_PREFIX
 from rocketlet.store.disk import Disk
+from rocketlet.store.layout.file_names import TOMBSTONES
 from rocketlet.store.message_store import MessageStore
 
 log = logging.getLogger("rocketlet.broker.tables")
@@ -83,7 +84,7 @@ class Tables:
         self.modes_file = JsonFile(
             disk, f"{root}/config/messageRequestMode.json", lambda: self.modes.to_body().builtins()
         )
-        self.tombstones_file = JsonFile(disk, f"{root}/rocketlet/tombstones.json", self.tombstones.to_body)
+        self.tombstones_file = JsonFile(disk, f"{root}/{TOMBSTONES}", self.tombstones.to_body)
         self.changes = ChangeSignal()
         """Wakes whoever waits for a change of any table."""
         self.offsets.on_change = self.changes.notify
@@ -141,7 +142,7 @@ class Tables:
     def fit(self, store: MessageStore) -> None:
         """Make the tables consistent with the log when a slave becomes the master: the master may have gone before all
         its tables were replicated. Topics with messages are created, offsets beyond their queues are moved back."""
-        deleted = {stone.name: stone.log_offset for stone in self.tombstones.after(0) if stone.kind == TOPIC}
+        deleted = self.tombstones.deleted_topics()
         queue_counts: dict[str, int] = {}
         for queue in store.queues:
             if self.topics.get(queue.topic) is None and queue.log_end() > deleted.get(queue.topic, 0):

@@ -57,6 +57,10 @@ class Tombstones:
         """Tombstones with higher numbers, in order."""
         return [stone for stone in self._stones.values() if stone.number > number]
 
+    def deleted_topics(self) -> dict[str, int]:
+        """Where the log ended when a topic was deleted: what lies before is none of its messages any more."""
+        return {stone.name: stone.log_offset for stone in self._stones.values() if stone.kind == TOPIC}
+
     def has(self, stone: Tombstone) -> bool:
         """Whether this deletion is already known, under any number."""
         present = self._stones.get((stone.kind, stone.name))

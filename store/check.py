@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from typing import Any
@@ -28,7 +29,16 @@ from rocketlet.store.dry_disk import DryDisk
 from rocketlet.store.errors import StoreLocked
 from rocketlet.store.geometry import check_is_store, found_config
 from rocketlet.store.layout import seal_layout
-from rocketlet.store.layout.file_names import ABORT, CHECKPOINT, CONFIG, LOCK, SEALS, offset_name, parse_offset
+from rocketlet.store.layout.file_names import (
+    ABORT,
+    CHECKPOINT,
+    CONFIG,
+    LOCK,
+    SEALS,
+    TOMBSTONES,
+    offset_name,
+    parse_offset,
+)
 from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.recovery import Recovery, RecoveryReport
 
@@ -173,7 +183,7 @@ class _Check:
         report.queues, report.index_entries = len(queues.queues), index.statistics().entries
         self._newest = recovered.last.store_timestamp if recovered.last is not None else 0
         self._report_log(recovered)
-        self._report_files(recovered)
+        self._report_files(recovered, queues)
         return queues
 
     def _report_log(self, recovered: RecoveryReport) -> None:
@@ -190,15 +200,27 @@ class _Check:
         for stray in recovered.strays:
             self._add(NOTE, "store", f"{stray} does not belong to the store; a Java broker would not start")
 
-    def _report_files(self, recovered: RecoveryReport) -> None:
-        for queue in recovered.queues:
-            name = f"{queue.topic}:{queue.queue_id}"
-            text = f"{name}: {queue.differing} entries missing or wrong, {queue.surplus} too many"
+    def _report_files(self, recovered: RecoveryReport, queues: ConsumeQueueTable) -> None:
+        deleted = self._deleted_topics()
+        for finding in recovered.queues:
+            name = f"{finding.topic}:{finding.queue_id}"
+            queue = queues.find(finding.topic, finding.queue_id)
+            if queue is not None and queue.log_end() <= deleted.get(finding.topic, -1):
+                self._add(NOTE, "queue", f"{name}: its messages are in the log, but the topic was deleted after them")
+                continue
+            text = f"{name}: {finding.differing} entries missing or wrong, {finding.surplus} too many"
             self._add(REPAIRABLE, "queue", text)
         if recovered.index:
             index = recovered.index
             text = f"{index.differing} entries missing or wrong, {index.surplus} too many, {index.chains} chains wrong"
             self._add(REPAIRABLE, "index", text)
+
+    def _deleted_topics(self) -> dict[str, int]:
+        """Where the log ended when a topic was deleted, as the broker has noted it."""
+        data = self._disk.read_file(f"{self._root}/{TOMBSTONES}") or b""
+        with suppress(fastjson.InvalidJson, LookupError, TypeError, ValueError):
+            return {name: int(at) for _, kind, name, at in fastjson.loads(data)["gone"] if kind == "topic"}
+        return {}
 
     # ---- the rest
 

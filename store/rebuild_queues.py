@@ -192,6 +192,9 @@ class QueueRebuild:
                 return queue.next
             queue.entries += _pack(log_offset, size, LOST) * missing
             return offset
+        # What the later record replaces is not compared: in sound files it is not there any more.
+        del queue.entries[max(offset - queue.start, 0) * ENTRY_SIZE :]
+        queue.next = max(offset, queue.start)
         self._apply(queue)
         queue.bad = [(begin, min(end, offset)) for begin, end in queue.bad if begin < offset]
         queue.start = queue.next = offset

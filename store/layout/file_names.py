@@ -25,6 +25,7 @@ LOCK: Final = "lock"
 # A directory of our own beside RocketMQ's: it may be deleted at any time, and a Java broker never reads it.
 OWN: Final = "rocketlet"
 SEALS: Final = f"{OWN}/seals"
+TOMBSTONES: Final = f"{OWN}/tombstones.json"
 DAMAGED: Final = f"{OWN}/damaged"
 PROGRESS: Final = f"{OWN}/progress.json"
 

@@ -118,6 +118,24 @@ class TestTopics:
             await one.send("T", b"new")
             assert [record.body for record in (await one.pull("T", 0, 0)).records] == [b"new"]
 
+    async def test_a_deleted_topic_does_not_come_back_after_a_kill(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            for queue_id in (0, 1):
+                await one.send("T", b"gone", queue_id)
+                await one.send("U", b"stays", queue_id)
+            assert (await ask(one, Code.DELETE_TOPIC_IN_BROKER, topic="T")).code == 0
+            disk = one.disk.copy()
+            await one.send("T", b"new", 1)
+            recreated = one.disk.copy()
+        async with memory_broker(disk=disk) as one:
+            assert one.broker.store.queue("T", 0) is None
+            await one.send("T", b"new", 0)
+            assert [record.body for record in (await one.pull("T", 0, 0)).records] == [b"new"]
+            assert [record.body for record in (await one.pull("U", 1, 0)).records] == [b"stays"]
+        async with memory_broker(disk=recreated) as one:
+            assert one.broker.store.queue("T", 0) is None
+            assert [record.body for record in (await one.pull("T", 1, 0)).records] == [b"new"]
+
     async def test_a_slave_changes_nothing(self, autojump_clock: MockClock) -> None:
         async with memory_broker(broker_role="SLAVE", broker_id=1) as one:
             assert (await ask(one, Code.UPDATE_AND_CREATE_TOPIC, topic="T")).code == ResponseCode.SYSTEM_ERROR

@@ -140,6 +140,33 @@ def test_tables() -> None:
     assert sorted(findings(model)) == [(DAMAGE, "table"), (NOTE, "table"), (REPAIRABLE, "table")]
 
 
+def test_a_deleted_topic_is_no_damage() -> None:
+    model = model_of(10)
+    end = model.store.log.end
+    for path in list(model.disk.files()):
+        if "/consumequeue/T/" in path or path.endswith("progress.json"):
+            model.disk.remove(path)
+    assert findings(model) == [(REPAIRABLE, "queue")] * 3
+    model.disk.put_file(f"{ROOT}/rocketlet/tombstones.json", b'{"next":2,"gone":[[1,"topic","T",%d]]}' % end)
+    assert findings(model) == [(NOTE, "queue")] * 3
+    model.disk.put_file(f"{ROOT}/rocketlet/tombstones.json", b'{"next":2,"gone":[[1,"topic","T",%d]]}' % (end - 1))
+    assert sorted(findings(model)) == [(NOTE, "queue")] * 2 + [(REPAIRABLE, "queue")], "one was made again"
+    model.disk.put_file(f"{ROOT}/rocketlet/tombstones.json", b'{"gone":[[1]]}')
+    assert findings(model) == [(REPAIRABLE, "queue")] * 3
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_no_damage() -> None:
+    model = StoreModel(small_config(), page_size=512)
+    for count in (5, 2):
+        for number in range(count):
+            model.put(message("T", 0, b"x", (b"u%d" % number,)))
+        model.store.settle()
+        if count == 5:
+            model.run(lambda: model.store.drop_where(lambda queue: queue.topic == "T"))
+    model.close()
+    assert findings(model) == []
+
+
 def test_a_checkpoint_ahead_of_the_log() -> None:
     model = model_of(60)
     last = max(path for path in model.disk.files() if "/commitlog/" in path)
