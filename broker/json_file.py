@@ -68,6 +68,8 @@ class JsonFile:
                 continue
             try:
                 body = fastjson.loads(data)
+                if not isinstance(body, dict):
+                    raise fastjson.InvalidJson(f"{type(body).__name__} where an object should be")
             except fastjson.InvalidJson as error:
                 log.error("%s: %s; it is kept as %s%s", path, error, path, BROKEN)
                 self._disk.write_file(path + BROKEN, data)

@@ -85,6 +85,7 @@ async def run(config: ConsoleConfig, stop: Callable[[], Awaitable[None]], *, tas
         server.accesslog = None
         server.errorlog = logging.getLogger("rocketlet.console.server")
         server.include_server_header = False
+        server.backlog = 1024  # as at the other ports
         server.graceful_timeout = 1
         server.keep_alive_timeout = 30
         server.h11_max_incomplete_size = 64 << 10

@@ -265,14 +265,16 @@ class _Check:
                 continue
             data = self._disk.read_file(f"{folder}/{entry.name}") or b""
             try:
-                table = fastjson.loads(data) if data.strip() else None
+                table = fastjson.loads(data) if data.strip() else {}
+                if not isinstance(table, dict):
+                    raise fastjson.InvalidJson(f"{type(table).__name__} where an object should be")
             except fastjson.InvalidJson as error:
                 spare = entry.name + ".bak"
                 is_spared = entry.name.endswith(".bak") or self._disk.exists(f"{folder}/{spare}")
-                text = f"{folder}/{entry.name} is no JSON: {error}"
+                text = f"{folder}/{entry.name} cannot be read: {error}"
                 self._add(REPAIRABLE if is_spared else DAMAGE, "table", text)
                 continue
-            if entry.name == "consumerOffset.json" and isinstance(table, dict):
+            if entry.name == "consumerOffset.json":
                 self._check_offsets(table.get("offsetTable") or {}, queues)
 
     def _check_offsets(self, table: dict[str, Any], queues: ConsumeQueueTable) -> None:

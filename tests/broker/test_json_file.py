@@ -73,7 +73,7 @@ async def test_saving_without_a_change_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "t.json").exists()
 
 
-@pytest.mark.parametrize("broken", [b"", b"\0" * 4096, b"{", b'{"n":1}}', b"\xff\xfe", b"[1,"])
+@pytest.mark.parametrize("broken", [b"", b"\0" * 4096, b"{", b'{"n":1}}', b"\xff\xfe", b"[1,", b"[1, 2]", b"3"])
 def test_a_broken_file_falls_back_to_its_backup(
     tmp_path: Path, broken: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

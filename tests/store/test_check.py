@@ -133,7 +133,7 @@ def test_a_damaged_seal() -> None:
 
 def test_tables() -> None:
     model = model_of(10)
-    model.disk.put_file(f"{ROOT}/config/topics.json", b'{"topicConfigTable":{')
+    model.disk.put_file(f"{ROOT}/config/topics.json", b"[1]")
     model.disk.put_file(f"{ROOT}/config/consumerOffset.json", b'{"offsetTable":{"T@group":{0:3,1:99}}}')
     model.disk.put_file(f"{ROOT}/config/delayOffset.json", b"{1:")
     model.disk.put_file(f"{ROOT}/config/delayOffset.json.bak", b'{"offsetTable":{1:3}}')
