@@ -1,7 +1,7 @@
 """python -m rocketlet.spark_jobs: index, find, verify, export, stats and follow: logs and topics, here or on a cluster.
 
 Results go to stdout, progress and remarks to stderr. Exit codes: 0 good, 1 something was found wrong (verify, index
-with damages) or not found (find), 2 the command could not run.
+with damages) or not found (find, topics to follow), 2 the command could not run.
 
 Java: tools/command (mqadmin queryMsgByKey, exportMetadata, ...), which need a broker
 """
@@ -328,12 +328,18 @@ def follow(
     import threading
     from pathlib import Path
 
+    from rocketlet.spark_jobs.follow import UnknownTopic, check_topics
     from rocketlet.spark_jobs.follow import follow as follow_into
     from rocketlet.spark_jobs.progress import tell
 
     if store is not None and once:
         list_segments(store)  # nobody is about to start a broker there
     source = _source(namesrv, topics, topics_pattern, store, start, _pairs(options, "--option"))
+    try:
+        check_topics(source, Path(out))
+    except UnknownTopic as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
     stopped = threading.Event()
 
     def stop(*_: object) -> None:
