@@ -147,6 +147,7 @@ def index(
     out = store_of(out) if out == store else out
     store = store_of(store)
     rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
+    list_segments(store)  # before Spark starts
     size = split_mib << 20
     damaged = False
     with session_of("index", master, conf, passes_bytes=lookup is None) as session:
@@ -220,6 +221,7 @@ def verify(
 
     store = store_of(store)
     rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
+    list_segments(store)  # before Spark starts
     with session_of("verify", master, conf, passes_bytes=True) as session:
         report = verify_store(session, store, rules, partitions=partitions, split_size=split_mib << 20)
     if as_json:
@@ -255,6 +257,7 @@ def export(
 
     times = [None if time is None else moment(milliseconds(time) or 0) for time in (begin, end)]
     selection = Selection(topic, tag, times[0], times[1], where)
+    list_segments(store)  # before Spark starts
     with session_of("export", master, conf) as session:
         count = export_messages(
             session, store, out, selection, file_format=file_format, body=body, json_schema=json_schema,
@@ -277,6 +280,7 @@ def stats(
     from rocketlet.spark_jobs.stats import stats as stats_of
 
     store = store_of(store)
+    list_segments(store)  # before Spark starts
     with session_of("stats", master, conf) as session:
         result = stats_of(session, store, partitions=partitions, split_size=split_mib << 20)
     if as_json:
