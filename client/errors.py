@@ -20,6 +20,15 @@ RAISED_BY_USERS = (Exception, SystemExit)
 """What a user's function may raise where an engine calls it: `sys.exit` in a callback ends no thread of ours."""
 
 
+def shown(value: object) -> str:
+    """What a user's function returned or raised, as text for a log or a broker, whatever its `repr` does."""
+    try:
+        text = repr(value)
+    except RAISED_BY_USERS:
+        text = f"<{type(value).__name__}>"
+    return text.encode(errors="backslashreplace").decode()
+
+
 @dataclass(eq=False, repr=False)
 class ClientError(RocketletError):
     """Base class of all errors of the client. An exception of your own listener is logged, not raised as this."""

@@ -114,8 +114,9 @@ def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, clock: WallCloc
     before, after = [hook.before_consume for hook in hooks], [hook.after_consume for hook in hooks]
 
     async def listener(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
+        message_id = messages[0].message_id
         hook_context = ConsumeHookContext(group, context.queue, messages)
-        call_hooks(before, hook_context, "consume", messages[0].message_id)
+        call_hooks(before, hook_context, "consume", message_id)
         start = clock()
         try:
             answer: ListenerAnswer = await call(messages, context)
@@ -126,6 +127,6 @@ def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, clock: WallCloc
             raise
         finally:
             hook_context.elapsed_ms = clock() - start
-            call_hooks(after, hook_context, "consume", messages[0].message_id)
+            call_hooks(after, hook_context, "consume", message_id)
 
     return listener

@@ -96,8 +96,8 @@ class Tracer:
 
     def _add(self, message_id: str, keys: str, *fields: object) -> None:
         if len(self._waiting) < _MAX_WAITING:
-            text = "\x01".join(map(str, fields)) + "\x02"
-            self._waiting.append((text, (*message_id.split(","), *keys.split())))
+            text = _sendable("\x01".join(map(str, fields)) + "\x02")
+            self._waiting.append((text, (*_sendable(message_id).split(","), *_sendable(keys).split())))
 
     # ---- sending
 
@@ -175,6 +175,11 @@ def _fitting(keys: Collection[str]) -> list[str]:
     """As many keys as a message has room for: its id comes first."""
     sizes = accumulate(len(key.encode()) + 1 for key in keys)
     return [key for key, size in zip(keys, sizes, strict=True) if size <= _MAX_KEYS]
+
+
+def _sendable(text: str) -> str:
+    """With question marks for what a listener may have written that has no UTF-8."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _is_untraced(properties: Mapping[str, str]) -> bool:

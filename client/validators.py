@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from inspect import iscoroutinefunction
+from typing import Final
 
-from rocketlet.client.errors import InvalidMessage, InvalidUse
+from rocketlet.client.errors import InvalidMessage, InvalidUse, shown
 from rocketlet.common import message_properties as names
 from rocketlet.common import topic as topics
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
@@ -104,7 +105,7 @@ def _shown(value: object) -> str:
 
 
 def _cut(value: object) -> str:
-    text = repr(value)
+    text = shown(value)
     return text if len(text) <= 60 else text[:60] + "..."
 
 
@@ -151,9 +152,19 @@ def check_whole(name: str, number: int, least: int = 0, most: int = (1 << 63) - 
 
 
 def check_received(message: ReceivedMessage) -> None:
-    """Raises InvalidUse for anything but a message that a consumer was given."""
+    """Raises InvalidUse for anything but a message that a consumer was given, with what the client needs of it."""
     if not isinstance(message, ReceivedMessage):
         raise InvalidUse(f"the message is {_shown(message)}", advice="give one that was received")
+    for name, kind in _OF_RECEIVED.items():
+        value = getattr(message, name, None)
+        if not isinstance(value, kind):
+            raise InvalidUse(f"the message's {name} is {_shown(value)}", advice="give the message as it was received")
+
+
+_OF_RECEIVED: Final[dict[str, type]] = {
+    "topic": str, "queue": MessageQueue, "queue_offset": int, "log_offset": int, "message_id": str,
+    "store_host": str, "reconsume_times": int, "properties": dict,
+}  # fmt: skip
 
 
 def check_seconds(name: str, value: float) -> None:

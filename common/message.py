@@ -92,15 +92,23 @@ class MessageQueue(Struct, frozen=True, order=True, cache_hash=True, gc=False):
         return f"{self.topic}/{self.broker_name}/{self.queue_id}"
 
 
-class _MaybeUndecoded:
-    """The one slot of a message that is no field of it: what its other fields are still to be decoded from, if so."""
+class _Pulled:
+    """The slots of a message that are no fields of it: what its other fields are still to be decoded from, if so, and
+    what they were decoded from, whatever has become of them since."""
 
-    __slots__ = ("_undecoded",)
+    __slots__ = ("_record", "_undecoded")
     _undecoded: Any
+    _record: Any
+
+    def __getstate__(self) -> object:
+        state = object.__getstate__(self)
+        assert isinstance(state, tuple)
+        state[1].pop("_record", None)  # a copy is its owner's: no client takes it back
+        return state
 
 
 @dataclass(slots=True)
-class ReceivedMessage(_MaybeUndecoded):
+class ReceivedMessage(_Pulled):
     """A message as consumers get it. `message_id` is the producer's unique id, or the offset id where there is none.
 
     `body` is inflated already; `sys_flag` still says how it was stored. Hosts are text, `10.0.0.5:10911`.

@@ -1,7 +1,7 @@
 """python -m rocketlet.spark_jobs: index, find, verify, export, stats and follow: logs and topics, here or on a cluster.
 
 Results go to stdout, progress and remarks to stderr. Exit codes: 0 good, 1 something was found wrong (verify, index
-with damages) or not found (find), 2 the command could not run.
+with damages) or not found (find, topics to follow), 2 the command could not run.
 
 Java: tools/command (mqadmin queryMsgByKey, exportMetadata, ...), which need a broker
 """
@@ -147,6 +147,7 @@ def index(
     out = store_of(out) if out == store else out
     store = store_of(store)
     rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
+    list_segments(store)  # before Spark starts
     size = split_mib << 20
     damaged = False
     with session_of("index", master, conf, passes_bytes=lookup is None) as session:
@@ -220,6 +221,7 @@ def verify(
 
     store = store_of(store)
     rules = rules_of(store, queue_file_size, index_slots, index_entries, delay_levels)
+    list_segments(store)  # before Spark starts
     with session_of("verify", master, conf, passes_bytes=True) as session:
         report = verify_store(session, store, rules, partitions=partitions, split_size=split_mib << 20)
     if as_json:
@@ -255,6 +257,7 @@ def export(
 
     times = [None if time is None else moment(milliseconds(time) or 0) for time in (begin, end)]
     selection = Selection(topic, tag, times[0], times[1], where)
+    list_segments(store)  # before Spark starts
     with session_of("export", master, conf) as session:
         count = export_messages(
             session, store, out, selection, file_format=file_format, body=body, json_schema=json_schema,
@@ -277,6 +280,7 @@ def stats(
     from rocketlet.spark_jobs.stats import stats as stats_of
 
     store = store_of(store)
+    list_segments(store)  # before Spark starts
     with session_of("stats", master, conf) as session:
         result = stats_of(session, store, partitions=partitions, split_size=split_mib << 20)
     if as_json:
@@ -328,12 +332,18 @@ def follow(
     import threading
     from pathlib import Path
 
+    from rocketlet.spark_jobs.follow import UnknownTopic, check_topics
     from rocketlet.spark_jobs.follow import follow as follow_into
     from rocketlet.spark_jobs.progress import tell
 
     if store is not None and once:
         list_segments(store)  # nobody is about to start a broker there
     source = _source(namesrv, topics, topics_pattern, store, start, _pairs(options, "--option"))
+    try:
+        check_topics(source, Path(out))
+    except UnknownTopic as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
     stopped = threading.Event()
 
     def stop(*_: object) -> None:

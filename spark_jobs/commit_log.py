@@ -168,7 +168,8 @@ def list_segments(path: str) -> CommitLog:
     is_log_folder = [folder.endswith(f"/{COMMIT_LOG}") for folder in folders]
     if not any(parse_offset(entry.name) is not None for _, entry in files) and not any(is_log_folder):
         raise StoreNotFound(
-            f"no log files below {path}: give the store's root or its commitlog folder, as every executor sees it"
+            f"there is no store at {path}, no log files below it: give the store's root or its commitlog folder, as"
+            " every executor sees it"
         )
     roots = set(store_roots(path)) | {posixpath.dirname(folder) for folder in folders}
     log = CommitLog([])

@@ -40,6 +40,10 @@ class NothingFollowed(RocketletError):
     """There is no status in a folder: nothing was written there by `follow`."""
 
 
+class UnknownTopic(RocketletError):
+    """No broker serves a topic that is to be followed."""
+
+
 class GivenUp(RocketletError):
     """A batch was under way when the query was told to stop; it is repeated at the next start."""
 
@@ -58,6 +62,23 @@ class Source:
 
     def kept(self) -> dict[str, str]:
         return {name: value for name, value in self.options.items() if name not in ("secretKey", "securityToken")}
+
+
+def check_topics(source: Source, out: Path) -> None:
+    """Raises UnknownTopic where the name servers know none of a name, and nothing was read of one before.
+
+    Spark would ask for minutes, since a topic is unknown too while its only broker restarts.
+    """
+    if source.format != "rocketmq":
+        return
+    options = read_options(source.options, streaming=True)
+    followed = _followed(out)
+    with BrokerReader(options.connection.config(), options.retry_seconds) as reader:
+        if unknown := reader.unknown(topic for topic in options.topics if topic not in followed):
+            raise UnknownTopic(
+                f"no broker serves {', '.join(unknown)}, say the name servers {options.connection.namesrv}: correct"
+                " --topics, or create it first; `rocketlet topics` lists those there are"
+            )
 
 
 def follow(
@@ -136,9 +157,21 @@ def _write_status(files: DayFiles, source: Source, progress: Any, last_batch: in
     return int(progress["batchId"])
 
 
+def _followed(out: Path) -> set[str]:
+    try:
+        content = json.loads(_status_file(out).read_text("utf-8"))
+    except FileNotFoundError:
+        return set()
+    return {queue.topic for queue in from_state(content["offsets"])} if content["format"] == "rocketmq" else set()
+
+
+def _status_file(out: Path) -> Path:
+    return out / "_follow" / "status.json"
+
+
 def status(out: Path, secrets: dict[str, str]) -> dict[str, Any]:
     """How far the files are, and the lag: messages by topic, or bytes of a store's log. Raises NothingFollowed."""
-    path = out / "_follow" / "status.json"
+    path = _status_file(out)
     try:
         content: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:

@@ -11,14 +11,19 @@
 `rocketlet.open_store(path)` is the same, and also takes the directory of `rocketlet up`.
 
 It shows what is in the files at the moment. Beside a running broker it is current up to the last entry; after a crash
-it may show what a recovery would cut. Nothing can be written through it.
+it may show what a recovery would cut. What is damaged is logged as a warning with its place: a damaged entry keeps its
+row, so that row i is always queue offset `begin` + i, and of a file of the log the heads end where it is damaged. Zeros
+at the end of a queue look like its end: only `rocketlet store check` compares it with the log. Nothing can be written
+through it.
 
 Java: (none)
 """
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +34,19 @@ from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.dry_disk import DryDisk
 from rocketlet.store.geometry import check_is_store, found_config, store_in
-from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, LOST, count_valid, is_pre_blank
-from rocketlet.store.layout.log_scan import LONGEST_ZEROS, chain, head_dtype
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, LOST, are_past, entries_of, is_pre_blank, is_valid
+from rocketlet.store.layout.log_scan import LONGEST_ZEROS, chain, head_dtype, is_blank_of, is_zero
 from rocketlet.store.mapped_file import MappedFile, data_end
+from rocketlet.store.mapped_file_queue import Oddity
 from rocketlet.store.real_disk import RealDisk
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_log = logging.getLogger("rocketlet.store.view")
+
+_CHECK = "`rocketlet store check` says more"
 
 
 def open_store(directory: str | os.PathLike[str]) -> StoreView:
@@ -58,12 +68,12 @@ class StoreView:
         config = found_config(disk, config)
         dry = DryDisk(disk)
         self.log = CommitLog(dry, config.commit_log_path, config.mapped_file_size_commit_log)
-        self.log.files.load()
+        _report(self.log.files.load())
         self.log.end = max((_end_of(file) for file in self.log.files.files), default=0)
         self.queues = ConsumeQueueTable(dry, config)
-        self.queues.load(self.log.begin, repair=False)
+        _report(self.queues.load(self.log.begin, repair=False))
         for queue in self.queues:
-            _find_ends(queue, self.log.begin)
+            _find_ends(queue, self.log.begin, self.log.end)
 
     def topics(self) -> dict[str, list[int]]:
         """Topics with their queue ids."""
@@ -89,7 +99,7 @@ class StoreView:
         records = []
         for offset in range(max(begin, queue.begin), min(queue.end if end is None else end, queue.end)):
             entry = queue.entry(offset)
-            if entry is None or entry[2] == LOST or is_pre_blank(entry[0], entry[1]):
+            if entry is None or entry[2] == LOST or is_pre_blank(*entry[:2]) or not is_valid(*entry[:2]):
                 continue
             view = self.log.read(entry[0], entry[1])
             if view is not None:
@@ -108,19 +118,63 @@ def heads_of(data: NDArray[np.uint8]) -> NDArray[Any]:
     return heads
 
 
+def _report(oddities: Iterable[Oddity]) -> None:
+    for oddity in oddities:
+        _log.warning("%s is left out (%s); %s", oddity.path, _ODD.get(oddity.what, oddity.what), _CHECK)
+
+
+_ODD = {"foreign": "it is no file of a store", "length": "its length is wrong", "gap": "there is a gap before it"}
+
+
 def _end_of(file: MappedFile) -> int:
     # The zeros that a record ends with, and the tags code 0 of a queue entry, may reach alone into a page, which then
     # is a hole.
-    _, end = chain(file.buffer, 0, min(data_end(file, 0) + LONGEST_ZEROS, file.size))
+    data = min(data_end(file, 0) + LONGEST_ZEROS, file.size)
+    _, end = chain(file.buffer, 0, data)
+    if not is_blank_of(file.buffer, end, file.size) and not is_zero(file.buffer, end, data):
+        _log.warning("%s can be read to byte %d only, and has data behind it; %s", file.path, end, _CHECK)
     return file.begin + end if end else 0
 
 
-def _find_ends(queue: ConsumeQueue, log_begin: int) -> None:
-    begin = end = queue.files.begin // ENTRY_SIZE
+def _find_ends(queue: ConsumeQueue, log_begin: int, log_end: int) -> None:
+    """The queue ends after its last valid entry, and begins after the last one that is past: what lies between them is
+    the queue, also where it is damaged."""
+    begin = end = good = queue.files.begin // ENTRY_SIZE
+    is_begun = False
+    bad: list[int] = []
+    beyond: list[int] = []  # of the log; before a good entry that is damage, else the log has grown meanwhile
     for file in queue.files.files:
-        count = count_valid(file.buffer[: min(data_end(file, 0) + ENTRY_SIZE, file.size)])
-        end = file.begin // ENTRY_SIZE + count
-        if count * ENTRY_SIZE < file.size:
-            break
+        first = file.begin // ENTRY_SIZE
+        data = file.buffer[: min(data_end(file, 0) + ENTRY_SIZE, file.size)]
+        entries = entries_of(data)
+        offsets, sizes = entries["log_offset"], entries["size"]
+        valid = (sizes > 0) & (offsets >= 0)
+        past = are_past(data, log_begin)
+        live = (valid & ~past).nonzero()[0]
+        if not is_begun:
+            gone = past[: live[0]] if len(live) else past
+            if gone.any():
+                begin = first + int(gone.nonzero()[0][-1]) + 1
+            is_begun = bool(len(live))
+        is_beyond = valid & ~past & (offsets > log_end - sizes)
+        if valid.any():
+            bad += range(end, first)
+            end = first + int(valid.nonzero()[0][-1]) + 1
+            bad += (first + (~valid[: end - first]).nonzero()[0]).tolist()
+        is_set = (offsets != 0) | (sizes != 0) | (entries["tags_code"] != 0)
+        if (odd := (is_set & ~valid).nonzero()[0]).size and first + int(odd[-1]) >= end:
+            bad += range(end, first + int(odd[-1]) + 1)
+            end = first + int(odd[-1]) + 1
+        if (found := (valid & ~is_beyond).nonzero()[0]).size:
+            good = first + int(found[-1])
+        beyond += (first + is_beyond.nonzero()[0]).tolist()
+    bad = sorted(
+        {offset for offset in bad if offset >= begin} | {offset for offset in beyond if begin <= offset < good}
+    )
+    if bad:
+        _log.warning(
+            "%s: %d entries of queue %d of %s are damaged, the first at queue offset %d, and keep their rows as they"
+            " are; %s",
+            queue.files.directory, len(bad), queue.queue_id, queue.topic, bad[0], _CHECK,
+        )  # fmt: skip
     queue.open_at(begin, end)
-    queue.correct_begin(log_begin)

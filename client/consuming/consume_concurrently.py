@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from itertools import compress
 
 import trio
 
@@ -21,6 +22,7 @@ from rocketlet.client.consuming.consume_results import ConsumeContext
 from rocketlet.client.consuming.consumption import Consumption, WorkersFor
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.consuming.queue_holder import QueueHolder
+from rocketlet.client.consuming.received_messages import as_pulled
 from rocketlet.client.errors import ClientError
 from rocketlet.common.message import ReceivedMessage
 
@@ -63,7 +65,7 @@ class ConsumeConcurrently(Consumption):
     def _finished(self, jobs: Sequence[ConsumeJob]) -> None:
         """What was consumed is settled queue by queue: a third of what each message by itself would cost."""
         now = trio.current_time()
-        consumed: dict[ProcessQueue, list[ReceivedMessage]] = {}
+        consumed: dict[ProcessQueue, list[int]] = {}
         seconds: dict[ProcessQueue, float] = {}
         for job in jobs:
             if job.on_finished is not None:
@@ -76,48 +78,49 @@ class ConsumeConcurrently(Consumption):
             if job.failed:
                 self._failed(job, now)
             elif queue in consumed:
-                consumed[queue] += job.messages
+                consumed[queue] += job.offsets
                 seconds[queue] += now - job.started
             else:
-                consumed[queue] = list(job.messages)
+                consumed[queue] = list(job.offsets)
                 seconds[queue] = now - job.started
-        for queue, messages in consumed.items():
+        for queue, offsets in consumed.items():
             queue.last_consume = now * 1000
-            self._consumer.statistics.consumed(queue.queue.topic, len(messages), 0, seconds[queue] * 1000)
-            self._settle(queue, messages)
+            self._consumer.statistics.consumed(queue.queue.topic, len(offsets), 0, seconds[queue] * 1000)
+            self._settle(queue, offsets)
 
     def _failed(self, job: ConsumeJob, now: float) -> None:
         queue = job.process_queue
         queue.last_consume = now * 1000
-        unconsumed = job.messages[job.done :]
+        unconsumed = job.offsets[job.done :]
         self._consumer.statistics.consumed(queue.queue.topic, job.done, len(unconsumed), (now - job.started) * 1000)
-        self._settle(queue, job.messages[: job.done])
+        self._settle(queue, job.offsets[: job.done])
         if self._send_back is None:
-            log.warning(
-                "%d broadcast messages of %s were not consumed and are dropped", len(unconsumed), job.context.queue
-            )
+            log.warning("%d broadcast messages of %s were not consumed and are dropped", len(unconsumed), job.queue)
             self._settle(queue, unconsumed)
             return
-        self._hand_over(job, unconsumed)
+        self._hand_over(job)
 
-    def _settle(self, queue: ProcessQueue, messages: Iterable[ReceivedMessage]) -> None:
-        queue.finish(messages)
+    def _settle(self, queue: ProcessQueue, offsets: Iterable[int]) -> None:
+        queue.finish(offsets)
         if not queue.dropped:
             self._consumer.offsets.update(queue.queue, queue.committable())
         self._consumer.on_progress(queue)
 
-    def _hand_over(self, job: ConsumeJob, messages: list[ReceivedMessage]) -> None:
+    def _hand_over(self, job: ConsumeJob) -> None:
+        """What is not consumed of a job, as it was pulled."""
         self._returning += 1
+        messages = [as_pulled(message) for message in job.messages[job.done :]]
         self._consumer.session.start_task(self._return_all, job, messages, job.context.delay_level)
 
     async def _return_all(self, job: ConsumeJob, messages: list[ReceivedMessage], delay_level: int) -> None:
         try:
-            stuck = [message for message in messages if not await self._return_one(message, delay_level)]
+            returned = [await self._return_one(message, delay_level) for message in messages]
         finally:
             self._returning -= 1
             self._returned.unpark_all()
         queue = job.process_queue
-        self._settle(queue, [message for message in messages if message not in stuck])
+        self._settle(queue, [message.queue_offset for message in compress(messages, returned)])
+        stuck = [as_pulled(message, 1) for message, gone in zip(messages, returned, strict=True) if not gone]
         if stuck and not job.expired:
             await trio.sleep(_TRY_AGAIN_AFTER)
             if not queue.dropped:
@@ -128,7 +131,6 @@ class ConsumeConcurrently(Consumption):
         try:
             await self._send_back.concurrent(message, delay_level)
         except ClientError as error:
-            message.reconsume_times += 1
             log.warning("%s stays here and is consumed again in 5 s: %s", message.message_id, error)
             return False
         return True
@@ -149,9 +151,9 @@ class ConsumeConcurrently(Consumption):
         log.error(
             "a listener has kept %d messages of %s for %.0f s; they are sent back for another try",
             len(job.messages),
-            job.context.queue,
+            job.queue,
             trio.current_time() - job.started,
         )
         job.expired = True
-        job.context = ConsumeContext(job.context.queue, orderly=False, delay_level=_EXPIRED_LEVEL)
-        self._hand_over(job, job.messages)
+        job.context = ConsumeContext(job.queue, orderly=False, delay_level=_EXPIRED_LEVEL)
+        self._hand_over(job)

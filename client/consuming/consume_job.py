@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 from rocketlet.client.consuming.consume_results import ConsumeContext, Later, ListenerAnswer, consumed
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.client.errors import InvalidUse
-from rocketlet.common.message import ReceivedMessage
+from rocketlet.client.consuming.received_messages import as_pulled
+from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.listener")
 
@@ -34,6 +34,9 @@ class ConsumeJob:
     messages: list[ReceivedMessage]
     orderly: bool = False
     batch: int = 1
+    queue: MessageQueue = field(init=False)
+    offsets: list[int] = field(init=False)
+    """Where the messages are, whatever the listener makes of them."""
     context: ConsumeContext = field(init=False)
     """Of the first call, then of the last."""
     done: int = 0
@@ -45,7 +48,9 @@ class ConsumeJob:
     """Called on the engine's loop instead of the consumption's own settling."""
 
     def __post_init__(self) -> None:
-        self.context = ConsumeContext(self.messages[0].queue, self.orderly)
+        self.queue = self.messages[0].queue
+        self.offsets = [message.queue_offset for message in self.messages]
+        self.context = ConsumeContext(self.queue, self.orderly)
 
     def run(self, call: Call, now: Callable[[], float]) -> None:
         """Call the listener, in the current thread. An exception is logged and means: later."""
@@ -55,9 +60,9 @@ class ConsumeJob:
             try:
                 answer = call(part, self.context)
             except BaseException as error:  # noqa: BLE001 - the user's code may raise anything, and even call sys.exit
-                self._on_error(error, part)
+                self._on_error(error)
             else:
-                self._on_answer(answer, part)
+                self._on_answer(answer)
             part = self._next() if self.orderly else None
 
     async def run_in_task(self, call: Call, now: Callable[[], float]) -> None:
@@ -68,53 +73,56 @@ class ConsumeJob:
             try:
                 answer = await call(part, self.context)
             except Exception as error:  # noqa: BLE001 - see run
-                self._on_error(error, part)
+                self._on_error(error)
             else:
-                self._on_answer(answer, part)
+                self._on_answer(answer)
             part = self._next() if self.orderly else None
 
     def _next(self) -> list[ReceivedMessage] | None:
-        """The messages of the next call, or None when a run is over."""
+        """The messages of the next call, in a list of the listener's own, or None when a run is over."""
         if not self.orderly:
-            return self.messages
+            return self.messages.copy()
         if self.failed or self.done >= len(self.messages) or self.process_queue.dropped:
             return None
         if self.done:
-            self.context = ConsumeContext(self.messages[0].queue, self.orderly)
+            self.context = ConsumeContext(self.queue, self.orderly)
         return self.messages[self.done : self.done + self.batch]
 
-    def _on_answer(self, answer: ListenerAnswer, messages: list[ReceivedMessage]) -> None:
+    def _on_answer(self, answer: ListenerAnswer) -> None:
         try:
             self.context.check()
             is_consumed = answer is None or consumed(answer)
-        except InvalidUse as error:
-            self._on_error(error, messages)
+            part = self.context.consumed
+        except Exception as error:  # noqa: BLE001 - even what is shown of the answer may be the user's code
+            self._on_error(error)
             return
         if is_consumed:
-            part = self.context.consumed
+            size = min(self.batch, len(self.messages) - self.done) if self.orderly else len(self.messages)
             if part is None or self.orderly:
-                self.done += len(messages)
+                self.done += size
                 return
-            self.done += max(0, min(part, len(messages)))
+            self.done += max(0, min(part, size))
         elif isinstance(answer, Later):
             self.context.delay_level = answer.delay_level
             if answer.suspend is not None:
                 self.context.suspend = answer.suspend
         self.failed = self.done < len(self.messages)
 
-    def _on_error(self, error: BaseException, messages: list[ReceivedMessage]) -> None:
-        log.exception(
+    def _on_error(self, error: BaseException) -> None:
+        first = as_pulled(self.messages[self.done])
+        log.error(
             "the listener raised on %s at offset %d (message %s); it will be redelivered",
-            self.context.queue,
-            messages[0].queue_offset,
-            messages[0].message_id,
+            self.queue,
+            self.offsets[self.done],
+            first.message_id,
+            exc_info=error,
         )
         self.error = error
         self.failed = True
         try:
             self.context.check()
-        except InvalidUse:
-            self.context = ConsumeContext(self.messages[0].queue, self.orderly)
+        except Exception:  # noqa: BLE001 - a field may be gone
+            self.context = ConsumeContext(self.queue, self.orderly)
 
 
 Finished: TypeAlias = Callable[[Sequence[ConsumeJob]], None]

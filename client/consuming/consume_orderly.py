@@ -22,6 +22,7 @@ from rocketlet.client.consuming.consume_job import ConsumeJob
 from rocketlet.client.consuming.consumption import Consumption, WorkersFor
 from rocketlet.client.consuming.process_queue import ProcessQueue
 from rocketlet.client.consuming.queue_holder import QueueHolder
+from rocketlet.client.consuming.received_messages import as_pulled
 from rocketlet.client.errors import ClientError
 from rocketlet.common.message import ReceivedMessage
 
@@ -80,37 +81,36 @@ class ConsumeOrderly(Consumption):
 
     async def _consume_run(self, queue: ProcessQueue) -> float | None:
         """Consume what a worker takes at once; how long to pause after a failure, None where there was none."""
-        messages = queue.oldest(_RUN)
-        job = ConsumeJob(queue, messages, orderly=True, batch=self._batch)
+        job = ConsumeJob(queue, queue.oldest(_RUN), orderly=True, batch=self._batch)
         await self.run_alone(job)
         now = trio.current_time()
         queue.last_consume = now * 1000
         self._consumer.statistics.consumed(queue.queue.topic, job.done, int(job.failed), (now - job.started) * 1000)
-        self._settle(queue, messages[: job.done])
+        self._settle(queue, job.offsets[: job.done])
         if not job.failed:
             return None
-        failed = messages[job.done : job.done + self._batch]
-        if await self._may_try_again(failed):
+        end = job.done + self._batch
+        if await self._may_try_again(queue, job.messages[job.done : end], job.offsets[job.done : end]):
             return job.context.suspend if job.context.suspend is not None else self._config.suspend
-        self._settle(queue, failed)
+        self._settle(queue, job.offsets[job.done : end])
         return None
 
-    def _settle(self, queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
-        queue.finish(messages)
+    def _settle(self, queue: ProcessQueue, offsets: list[int]) -> None:
+        queue.finish(offsets)
         # Also for a queue that is dropped: whoever gets it next waits for our lock, and then reads this offset.
         self._consumer.offsets.update(queue.queue, queue.committable())
         self._consumer.on_progress(queue)
 
-    async def _may_try_again(self, messages: list[ReceivedMessage]) -> bool:
+    async def _may_try_again(self, queue: ProcessQueue, messages: list[ReceivedMessage], offsets: list[int]) -> bool:
         """Count the try; False when all messages have reached their limit and have become dead letters."""
         has_failed = False
-        for message in messages:
+        for message, offset in zip(map(as_pulled, messages), offsets, strict=True):
             if self._send_back is not None and message.reconsume_times >= self._send_back.orderly_limit:
                 try:
                     await self._send_back.orderly(message)
                     continue
                 except ClientError as error:
                     log.warning("%s could not be sent to the dead letters, trying again: %s", message.message_id, error)
-            message.reconsume_times += 1
+            queue.replace(offset, as_pulled(message, 1))
             has_failed = True
         return has_failed

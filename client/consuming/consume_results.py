@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rocketlet.client.errors import InvalidUse
+from rocketlet.client.errors import InvalidUse, shown
 from rocketlet.client.validators import check_seconds, check_whole
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
@@ -94,6 +94,6 @@ def consumed(answer: object) -> bool:
     if answer is False or answer is ConsumeStatus.LATER or isinstance(answer, Later):
         return False
     raise InvalidUse(
-        f"the listener returned {answer!r}",
+        f"the listener returned {shown(answer)}",
         advice="return nothing when the message is consumed, Later() when it shall come again",
     )

@@ -171,7 +171,7 @@ class LitePullEngine(QueueHolder):
                 log.warning("the queues of %s are not known: %s", topic, error)
             else:
                 if previous is not None and queues != previous:
-                    changed(topic, queues)
+                    changed(topic, set(queues))  # its own, for it may change it
                 previous = queues
             await trio.sleep(self.config.topic_interval)
 

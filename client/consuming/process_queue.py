@@ -46,7 +46,8 @@ class ProcessQueue:
     locked: bool = False
     last_lock: float = 0.0
     last_consume: float = field(init=False)
-    _open: dict[int, ReceivedMessage] = field(default_factory=dict)
+    # By offset, with the size of its body. Neither is asked of a message again, for its listener may change it.
+    _open: dict[int, tuple[ReceivedMessage, int]] = field(default_factory=dict)
     # Offsets in the order of arrival. Those at the head that are no longer open are dropped lazily:
     # next(iter(dict)) would do without it, but walks over every deleted entry, and a thousand messages deep that
     # costs more than all else.
@@ -63,10 +64,11 @@ class ProcessQueue:
         for message in messages:
             offset = message.queue_offset
             if offset not in self._open:
-                self._open[offset] = message
+                body_size = len(message.body)
+                self._open[offset] = message, body_size
                 self._order.append(offset)
                 count += 1
-                size += len(message.body)
+                size += body_size
         self.pulled_to = next_offset
         self._count(count, size)
 
@@ -109,13 +111,14 @@ class ProcessQueue:
 
     # ---- emptying
 
-    def finish(self, messages: Iterable[ReceivedMessage]) -> None:
-        """These are consumed, or have been handed over to the retry topic."""
+    def finish(self, offsets: Iterable[int]) -> None:
+        """The messages at these are consumed, or have been handed over to the retry topic."""
         count, size = 0, 0
-        for message in messages:
-            if self._open.pop(message.queue_offset, None) is not None:
+        for offset in offsets:
+            finished = self._open.pop(offset, None)
+            if finished is not None:
                 count += 1
-                size += len(message.body)
+                size += finished[1]
         self._count(-count, -size)
         if not self._open:
             self._order.clear()
@@ -126,8 +129,13 @@ class ProcessQueue:
 
     def oldest(self, at_most: int) -> list[ReceivedMessage]:
         """The first open messages; they stay open until they are finished."""
-        in_order = (self._open[offset] for offset in self._order if offset in self._open)
+        in_order = (self._open[offset][0] for offset in self._order if offset in self._open)
         return list(islice(in_order, at_most))
+
+    def replace(self, offset: int, message: ReceivedMessage) -> None:
+        """This message, as it was pulled, instead of what a listener has made of it."""
+        if (replaced := self._open.get(offset)) is not None:
+            self._open[offset] = message, replaced[1]
 
     # ---- state
 

@@ -10,6 +10,7 @@ import trio
 from rocketlet.client.config import PullConfig
 from rocketlet.client.consuming import queue_allocation
 from rocketlet.client.consuming.group_member import GroupMember
+from rocketlet.client.consuming.received_messages import as_pulled
 from rocketlet.client.consuming.selector import Selection, subscription_of
 from rocketlet.client.consuming.send_back import SendBack
 from rocketlet.client.errors import NoRoute
@@ -123,4 +124,4 @@ class PullEngine(GroupMember):
         """Have a message redelivered through the group's retry topic."""
         check_received(message)
         check_whole("delay_level", delay_level, -1, (1 << 31) - 1)
-        await self._send_back.concurrent(message, delay_level)
+        await self._send_back.concurrent(as_pulled(message), delay_level)

@@ -27,6 +27,8 @@ class Pulled:
 
     process_queue: PulledQueue
     messages: MessageBatch
+    sizes: list[int]
+    """Of the bodies: the batch is its user's, who may change them."""
     handed: int = 0
     finished: int = 0
     apart: dict[int, int] = field(default_factory=dict)
@@ -42,11 +44,11 @@ class PulledQueue(ProcessQueue):
 
     def put_batch(self, messages: MessageBatch, next_offset: int) -> Pulled:
         """What a pull found, if it found something; `next_offset` is where the next pull begins."""
-        pulled = Pulled(self, messages)
+        pulled = Pulled(self, messages, [len(body) for body in messages.bodies])
         if messages:
             self._pulled.append(pulled)
         self.pulled_to = next_offset
-        self._count_batch(len(messages), sum(map(len, messages.bodies)))
+        self._count_batch(len(messages), sum(pulled.sizes))
         return pulled
 
     def finish_part(self, pulled: Pulled, begin: int, end: int) -> None:
@@ -54,7 +56,7 @@ class PulledQueue(ProcessQueue):
         pulled.apart[begin] = end
         while pulled.finished in pulled.apart:
             pulled.finished = pulled.apart.pop(pulled.finished)
-        self._count_batch(begin - end, -sum(map(len, pulled.messages.bodies[begin:end])))
+        self._count_batch(begin - end, -sum(pulled.sizes[begin:end]))
         while self._pulled and self._pulled[0].finished == len(self._pulled[0].messages):
             self._pulled.popleft()
 
@@ -68,10 +70,10 @@ class PulledQueue(ProcessQueue):
 
     def _first(self) -> int:
         oldest = self._pulled[0]
-        return oldest.messages.offsets[oldest.finished]
+        return oldest.messages.offset_at(oldest.finished)
 
     def _last(self) -> int:
-        return self._pulled[-1].messages.offsets[-1]
+        return self._pulled[-1].messages.offset_at(-1)
 
 
 @dataclass(slots=True, eq=False)

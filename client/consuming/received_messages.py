@@ -26,6 +26,7 @@ from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.message_id import offset_message_id
 from rocketlet.common.message_record import HEAD, HEAD_SIZE, MAGIC_V1, Buffer, Fields, Place, fields, places
 from rocketlet.common.subscription import TAG, Subscription
+from rocketlet.common.topic import is_retry_topic
 
 _host_text = lru_cache(4096)(host.host_text)
 _TAGS, _KEYS = names.TAGS.encode(), names.KEYS.encode()
@@ -103,7 +104,9 @@ class MessageReader:
         return messages
 
     def _message(self, record: Fields, queue: MessageQueue) -> ReceivedMessage:
-        return ReceivedMessage(*self.decoded(record, queue))
+        message = ReceivedMessage(*self.decoded(record, queue))
+        message._record = self, record, queue
+        return message
 
     def decoded(self, record: Fields, queue: MessageQueue) -> tuple[Any, ...]:
         """The values of a message, in the order of its fields."""
@@ -144,14 +147,13 @@ class _Decoding(ReceivedMessage):
             store_timestamp, store_host, reconsume_times, prepared_offset, _,
         ) = HEAD.unpack(head)  # fmt: skip
         topic = str(topic[1 if magic == MAGIC_V1 else 2 : -2], "utf-8", "replace")
-        values = reader.decoded(
-            (
-                topic, queue_id, queue_offset, log_offset, self.body, properties, flag, sys_flag, born_timestamp,
-                born_host, store_timestamp, store_host, reconsume_times, prepared_offset, crc, magic, size,
-            ),
-            self.queue,
+        record = (
+            topic, queue_id, queue_offset, log_offset, self.body, properties, flag, sys_flag, born_timestamp,
+            born_host, store_timestamp, store_host, reconsume_times, prepared_offset, crc, magic, size,
         )  # fmt: skip
+        values = reader.decoded(record, self.queue)
         object.__setattr__(self, "__class__", _Decoding)
+        self._record = reader, record, self.queue
         _Decoding.__init__(self, *values)
         self.__class__ = ReceivedMessage  # type: ignore[assignment]  # last: another thread may be reading a field
         self._undecoded = None
@@ -187,9 +189,28 @@ class UndecodedMessage(_Decoding):
         self._decode()
         setattr(self, name, value)
 
+    def __delattr__(self, name: str) -> None:
+        self._decode()
+        delattr(self, name)
+
 
 def _names_tags(subscription: Subscription | None) -> TypeGuard[Subscription]:
     return subscription is not None and subscription.expression_type == TAG and bool(subscription.tags)
+
+
+def as_pulled(message: ReceivedMessage, tries: int = 0) -> ReceivedMessage:
+    """The message anew, with so many more tries: its listener may have written anything into the one it had."""
+    if isinstance(message, UndecodedMessage):
+        message._decode()
+    try:
+        reader, record, queue = message._record
+    except AttributeError:
+        return message  # not pulled: a copy, or made by its user
+    record = (*record[:12], record[12] + tries, *record[13:])
+    anew: ReceivedMessage = reader._message(record, queue)
+    if is_retry_topic(queue.topic):
+        restore_topic(anew, queue.topic, reader._namespace)
+    return anew
 
 
 def restore_topic(message: ReceivedMessage, retry_topic: str, namespace: str = "") -> None:
@@ -267,6 +288,10 @@ class MessageBatch(Sequence[ReceivedMessage]):
         return [self._raw[place.properties_at : place.end] for place in self._places]
 
     # ---- as a sequence of messages
+
+    def offset_at(self, index: int) -> int:
+        """One of `offsets`, whatever has become of that list."""
+        return self._places[index].queue_offset
 
     def __len__(self) -> int:
         return len(self._places)

@@ -213,12 +213,12 @@ class SimpleEngine(GroupMember):
         # What was popped together from one queue has handles that differ in their last two words alone.
         by_head: dict[tuple[str, str], list[ReceivedMessage]] = {}
         for message in acknowledged:
-            head = message.properties.get(POP_CK, "").rsplit(" ", 2)[0]
+            head = str(message.properties.get(POP_CK, "")).rsplit(" ", 2)[0]
             by_head.setdefault((message.topic, head), []).append(message)
         by_broker: defaultdict[str, list[popping.BatchAck]] = defaultdict(list)
         for (topic, _), group in by_head.items():
             handle = _handle_of(group[0])
-            offsets = [message.queue_offset for message in group]
+            offsets = [_handle_of(message).offset for message in group]
             start = min(handle.start_offset, *offsets)
             ack = popping.BatchAck(
                 self.group, self.wire_topic(topic), "0", start, handle.queue_id, handle.revive_queue, handle.pop_time,
@@ -252,6 +252,6 @@ class SimpleEngine(GroupMember):
 
 def _handle_of(message: ReceivedMessage) -> ReceiptHandle:
     try:
-        return parse_receipt_handle(message.properties.get(POP_CK, ""))
+        return parse_receipt_handle(str(message.properties.get(POP_CK, "")))
     except InvalidHandle as error:
         raise InvalidUse(str(error), advice="hand back a message that a simple consumer has received") from None

@@ -17,7 +17,7 @@ import trio
 from rocketlet.client import namespace
 from rocketlet.client.compression import compress
 from rocketlet.client.config import ProducerConfig
-from rocketlet.client.errors import RAISED_BY_USERS, InvalidMessage, ListenerFailed
+from rocketlet.client.errors import RAISED_BY_USERS, InvalidMessage, ListenerFailed, shown
 from rocketlet.client.hooks import SendContext, SendHook, call_hooks
 from rocketlet.client.sending.batch_splitter import check_batch
 from rocketlet.client.sending.queue_selection import Selector, by_hash
@@ -261,10 +261,10 @@ class ProducerEngine:
             try:
                 selected = choose(queues, message, argument)
             except RAISED_BY_USERS as error:
-                raise ListenerFailed(f"the selector raised {error!r}", topic=message.topic) from error
-            if selected not in queues:
+                raise ListenerFailed(f"the selector raised {shown(error)}", topic=send.topic) from error
+            if not isinstance(selected, MessageQueue) or selected not in queues:
                 raise ListenerFailed(
-                    f"the selector chose {selected!r}, which is no queue of the topic", topic=message.topic
+                    f"the selector chose {shown(selected)}, which is no queue of the topic", topic=send.topic
                 )
             return selected
 
@@ -285,5 +285,5 @@ class ProducerEngine:
         context.result, context.error = send.result, send.error
         if send.message_id != context.message_id:  # a batch: all of them
             context.message_id, context.body_size = send.message_id, len(send.body)
-        context.elapsed_ms = self.session.world.clock() - context.born
+        context.elapsed_ms = self.session.world.clock() - send.born
         call_hooks([hook.after_send for hook in self.hooks], context, "send", context.message_id)

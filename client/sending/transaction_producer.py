@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from rocketlet.client.config import ProducerConfig
-from rocketlet.client.errors import RAISED_BY_USERS, ClientError, InvalidMessage
+from rocketlet.client.errors import RAISED_BY_USERS, ClientError, InvalidMessage, shown
 from rocketlet.client.hooks import EndTransactionContext, EndTransactionHook, SendHook, call_hooks
 from rocketlet.client.sending.producer import ProducerEngine
 from rocketlet.client.sending.send import Send
@@ -61,7 +61,7 @@ AsyncChecker: TypeAlias = Callable[[ReceivedMessage], Awaitable[TransactionState
 def checked_state(state: TransactionState | None) -> TransactionState | None:
     """The outcome that an executor or a checker returned. Raises TypeError for anything else."""
     if not isinstance(state, (TransactionState, NoneType)):
-        raise TypeError(f"it returned {state!r}, which is no TransactionState")
+        raise TypeError(f"it returned {shown(state)}, which is no TransactionState")
     return state
 
 
@@ -91,7 +91,7 @@ class TransactionEngine(ProducerEngine):
         self, message: Message, result: SendResult, state: TransactionState, failure: BaseException | None
     ) -> SendResult:
         """Tell the broker the outcome. It is told once; if that is lost, it asks."""
-        remark = None if failure is None else f"executeLocalTransactionBranch exception: {failure!r}"
+        remark = None if failure is None else f"executeLocalTransactionBranch exception: {shown(failure)}"
         ended = msgspec.structs.replace(result, state=state, transaction_id=result.message_id)
         try:
             commit_log_offset = parse_offset_message_id(result.offset_message_id)[2]
@@ -125,26 +125,30 @@ class TransactionEngine(ProducerEngine):
 
     async def _answer(self, request: Request, header: CheckTransactionStateHeader, message: ReceivedMessage) -> None:
         state, remark = TransactionState.UNKNOWN, None
+        # Before the checker, which may write anything into the message.
+        message_id = message.message_id
+        unique_id = message.properties.get(names.UNIQ_KEY) or header.msgId or ""
+        region_id = message.properties.get(names.MSG_REGION)
         try:
             state = checked_state(await self._check(message)) or TransactionState.UNKNOWN
         except RAISED_BY_USERS as error:
-            log.exception("the checker raised on message %s; its transaction stays unknown", message.message_id)
-            remark = f"checkLocalTransactionState Exception: {error!r}"
+            log.exception("the checker raised on message %s; its transaction stays unknown", message_id)
+            remark = f"checkLocalTransactionState Exception: {shown(error)}"
         answer = EndTransactionHeader(
             commitLogOffset=header.commitLogOffset,
             commitOrRollback=state.value,
             tranStateTableOffset=header.tranStateTableOffset,
             producerGroup=self.group,
             fromTransactionCheck=True,
-            msgId=message.properties.get(names.UNIQ_KEY) or header.msgId or "",
+            msgId=unique_id,
             transactionId=header.transactionId,
             bname=header.bname,
         )
         try:
             request.connection.send_oneway(Command(int(RequestCode.END_TRANSACTION), remark=remark, ext=to_ext(answer)))
         except RemotingError as error:
-            log.warning("the broker was not told of %s of %s, it will ask: %s", state.name, message.message_id, error)
-        self._call_hooks(message, answer, message.properties.get(names.MSG_REGION), state)
+            log.warning("the broker was not told of %s of %s, it will ask: %s", state.name, message_id, error)
+        self._call_hooks(message, answer, region_id, state)
 
     def _call_hooks(
         self,

@@ -142,6 +142,11 @@ class BrokerReader:
     async def _topics(self) -> list[str]:
         return sorted(await self._session.namesrv.topics())
 
+    def unknown(self, topics: Iterable[str]) -> list[str]:
+        """Those of these topics that no broker serves, by the first answer of a name server. Raises NoRoute where none
+        answers."""
+        return [topic for topic in topics if self._start_soon(self._session.namesrv.route, topic).result() is None]
+
     def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
         """The queues that can be read, as the name servers know them now. Raises NoRoute for a topic without any."""
         return [queue for topic in topics for queue in self._start_soon(self._queues, topic).result()]

@@ -249,6 +249,32 @@ async def test_messages_stay_ordered_by_key_across_a_restart_and_a_rebalance(
     assert len(by_key) == 20
 
 
+async def test_keys_stay_in_their_queues_where_the_order_is_configured(autojump_clock: trio.testing.MockClock) -> None:
+    async with memory_cluster(brokers=2) as cluster, topic_on_all(cluster, "T", 4) as producer:
+        keys = [f"key {number}" for number in range(20)]
+
+        async def queue_of(key: str) -> MessageQueue:
+            return (await producer.send(Message("T", b"x", sharding_key=key))).queue
+
+        before = {key: await queue_of(key) for key in keys}
+        assert {queue.broker_name for queue in before.values()} == {"broker-a", "broker-b"}
+        await cluster.kill("broker-a")
+        await trio.sleep(60)
+        moved = {key: await queue_of(key) for key in keys}
+        assert {queue.broker_name for queue in moved.values()} == {"broker-b"}
+        await fix_order(cluster, "T", "broker-a:4;broker-b:4")
+        await trio.sleep(60)
+        for key in keys:
+            if before[key].broker_name == "broker-b":
+                assert await queue_of(key) == before[key]
+            else:
+                with pytest.raises(ClientError):
+                    await queue_of(key)
+        await cluster.start("broker-a")
+        await trio.sleep(60)
+        assert {key: await queue_of(key) for key in keys} == before
+
+
 async def test_a_killed_orderly_consumers_queues_pass_on_at_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

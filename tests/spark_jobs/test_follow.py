@@ -65,6 +65,22 @@ def test_topics_become_files_and_the_status_shows_the_lag(tmp_path: Path) -> Non
             assert json.loads(ran("status", "--out", out, "--json"))["lag"] == {"Orders": 7}
 
 
+def test_an_unknown_topic_ends_it_before_spark_starts(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with ThreadStack(LocalSettings(namesrv_port=0, broker_port=0)) as stack:
+        with Producer("writers", namesrv=stack.namesrv) as producer:
+            producer.create_topic("Orders", 1)
+        words = ("follow", "--namesrv", stack.namesrv, "--topics", "Orders,Odrers", "--out", str(out))
+        for _ in range(2):
+            done = subprocess.run(command(*words), cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
+            assert done.returncode == 1
+            (line,) = done.stderr.splitlines()
+            assert line.startswith("error: no broker serves Odrers, say the name servers")
+            (out / "_follow").mkdir(parents=True, exist_ok=True)
+            status = {"format": "rocketmq", "offsets": {"Orders": {"broker-a:0": 0}}}
+            (out / "_follow" / "status.json").write_text(json.dumps(status))
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

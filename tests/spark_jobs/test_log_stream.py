@@ -17,6 +17,7 @@ from rocketlet.common.host import pack_host
 from rocketlet.common.message_record import Record, encode
 from rocketlet.spark_jobs.commit_log import find_commit_log, read_split
 from rocketlet.spark_jobs.datasource import BadOption, stream_options
+from rocketlet.spark_jobs.files import StoreNotFound
 from rocketlet.spark_jobs.log_stream import LogLost, LogPartition, LogStream, StreamOptions
 from tests.spark_jobs.conftest import CASES, DAMAGED
 from tests.support.java_programs import JavaPrograms, Missing
@@ -279,3 +280,10 @@ def test_the_log_of_a_java_broker_is_followed_while_it_writes_and_over_its_death
     assert spark.read.parquet(str(out)).count() == len(there)
     assert len(find_commit_log(str(store)).segments) > 1
     log.info("%d rows followed, %d acknowledged", len(there), len(acknowledged))
+
+
+def test_a_stream_of_what_is_there_now_needs_a_store(tmp_path: Path) -> None:
+    stream = stream_of(tmp_path / "none")
+    assert stream.initialOffset() == {"log_offset": 0}, "a broker may be about to start"
+    with pytest.raises(StoreNotFound, match="there is no store at"):
+        stream.prepareForTriggerAvailableNow()

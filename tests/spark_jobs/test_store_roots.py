@@ -28,8 +28,14 @@ def test_the_directory_of_a_stack_leads_to_the_store_of_its_broker(tmp_path: Pat
         store_roots(str(tmp_path))
 
 
-def test_a_job_that_ends_at_once_needs_a_store(tmp_path: Path) -> None:
-    arguments = ["follow", "--once", "--store", f"{tmp_path}/none", "--out", f"{tmp_path}/out"]
-    result = CliRunner().invoke(main, arguments)
+@pytest.mark.parametrize("job", [["follow", "--once"], ["index"], ["export"], ["verify"], ["stats"]])
+def test_a_job_that_ends_at_once_needs_a_store(job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_spark(*_: object, **__: object) -> None:
+        raise AssertionError("Spark is started")
+
+    monkeypatch.setattr("rocketlet.spark_jobs.__main__.session_of", no_spark)
+    out = [] if job[0] in ("verify", "stats") else ["--out", f"{tmp_path}/out"]
+    result = CliRunner().invoke(main, [*job, "--store", f"{tmp_path}/none", *out])
     assert result.exit_code == 2
-    assert "no log files below" in result.stderr
+    assert f"there is no store at {tmp_path}/none" in result.stderr
+    assert "give the store's root or its commitlog folder" in result.stderr

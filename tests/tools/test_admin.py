@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from rocketlet.client import ConsumeFrom, LitePullConsumer, Message, Producer, PushConsumer, SendResult, SimpleConsumer
+from rocketlet.remoting.protocol.configuration import DeleteTopicHeader
+from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.tools.admin import trace
 from rocketlet.tools.admin.__main__ import COMMANDS, mqadmin
+from rocketlet.tools.admin.calls import admin as calls_to
 from rocketlet.tools.late_group import EXIT_FAILED, EXIT_USAGE, run
 from rocketlet.tools.thread_stack import ThreadStack
 
@@ -567,3 +571,44 @@ def test_messages_in_flight_and_delayed(rocketmq_session: ThreadStack, admin: Ad
     assert admin("setConsumeMode", "-b", broker, "-t", "popped", "-g", group, "-m", "POP").code == 0
     assert admin("setConsumeMode", "-b", broker, "-t", "nosuch", "-g", group, "-m", "POP").code == EXIT_FAILED
     assert admin("updateTopic", "-b", broker, "-t", "popped", "-a", "+message.type=ODD").code == EXIT_USAGE
+
+
+UNKNOWN_NAMES = [
+    "deleteTopic -c DefaultCluster -t nowhere",
+    "deleteSubGroup -c DefaultCluster -g nobody",
+    "deleteSubGroup -b BROKER -g nobody -r true",
+    "setConsumeMode -c DefaultCluster -t known-topic -g nobody -m POP",
+    "setConsumeMode -b BROKER -t nowhere -g nobody -m PULL",
+    "updateOrderConf -t known-topic -m delete",
+    "inFlight -b BROKER -t nowhere",
+    "inFlight -c DefaultCluster -g nobody",
+]
+
+
+@pytest.mark.parametrize("words", UNKNOWN_NAMES)
+def test_a_name_that_nobody_knows_ends_a_change_with_1(
+    admin: Admin, rocketmq_session: ThreadStack, broker: str, words: str
+) -> None:
+    sent(rocketmq_session, "known-topic", 1)
+    ended = admin(*words.replace("BROKER", broker).split())
+    assert (ended.code, ended.out) == (EXIT_FAILED, "")
+    assert "nowhere" in ended.err or "nobody" in ended.err or "known-topic" in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_a_deletion_that_was_done_at_one_server_is_repeated_at_the_others(
+    admin: Admin, rocketmq_session: ThreadStack, broker: str
+) -> None:
+    sent(rocketmq_session, "half-deleted", 2)
+    consumed(rocketmq_session, "half-deleted-group", "half-deleted", 2)
+    assert admin("deleteSubGroup", "-b", broker, "-g", "half-deleted-group").code == 0
+    assert admin("deleteSubGroup", "-b", broker, "-g", "half-deleted-group").code == EXIT_FAILED
+    assert admin("deleteSubGroup", "-b", broker, "-g", "half-deleted-group", "-r", "true").code == 0, "its positions"
+
+    async def delete_at_the_broker() -> None:
+        async with calls_to(rocketmq_session.namesrv) as calls:
+            await calls.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader(topic="half-deleted"))
+
+    trio.run(delete_at_the_broker)
+    assert admin("deleteTopic", "-c", "DefaultCluster", "-t", "half-deleted").code == 0
+    assert admin("deleteTopic", "-c", "DefaultCluster", "-t", "half-deleted").code == EXIT_FAILED

@@ -13,7 +13,7 @@ Java: tools/admin/DefaultMQAdminExtImpl.java, client/impl/MQClientAPIImpl.java
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -27,7 +27,7 @@ from rocketlet.remoting.config import PoolConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.hooks import ClientHook
-from rocketlet.remoting.protocol.configuration import SubscriptionGroupTable
+from rocketlet.remoting.protocol.configuration import SubscriptionGroupTable, TopicConfigTable
 from rocketlet.remoting.protocol.header import Header
 from rocketlet.remoting.protocol.inspection import (
     ConsumerConnection,
@@ -145,6 +145,37 @@ class Admin:
         """The same request to every name server; they share no state."""
         for address in self.namesrvs:
             await self.ask(address, code, header, body)
+
+    # ---- what servers know
+
+    async def broker_knows_topic(self, address: str, topic: str) -> bool:
+        """Whether this broker has a topic."""
+        answer = await self.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        return topic in TopicConfigTable.from_json(answer.body).topicConfigTable
+
+    async def broker_knows_group(self, address: str, group: str) -> bool:
+        """Whether this broker has a consumer group."""
+        answer = await self.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return group in SubscriptionGroupTable.from_json(answer.body).subscriptionGroupTable
+
+    async def broker_has_progress(self, address: str, group: str) -> bool:
+        """Whether this broker keeps how far a group is, which may have been deleted."""
+        try:
+            answer = await self.ask(address, RequestCode.GET_CONSUME_STATS, GetConsumeStatsHeader(consumerGroup=group))
+        except AdminRefused:
+            return False
+        return bool(ConsumeStats.from_json(answer.body).offsetTable)
+
+    async def topic_is_known(self, addresses: Iterable[str], topic: str) -> bool:
+        """Whether any of these brokers, or any name server, has a topic."""
+        for address in addresses:
+            if await self.broker_knows_topic(address, topic):
+                return True
+        for address in self.namesrvs:
+            answer = await self.ask(address, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+            if topic in TopicList.from_json(answer.body).topicList:
+                return True
+        return False
 
     # ---- locations
 

@@ -7,6 +7,7 @@ tools/command/broker/BrokerConsumeStatsSubCommad.java
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import click
@@ -106,7 +107,12 @@ async def delete_sub_group(calls: Admin, broker: str | None, cluster: str | None
     one_of(broker, cluster)
     header = DeleteSubscriptionGroupHeader(groupName=group, removeOffset=remove, cleanOffset=remove)
     lines = []
-    for address in (await brokers_chosen(calls, broker, cluster)).values():
+    brokers = (await brokers_chosen(calls, broker, cluster)).values()
+    if not await _is_known(calls, brokers, group, with_progress=remove, with_topics=bool(cluster)):
+        raise AdminError(
+            f"no broker that was asked knows consumer group {group}; consumerProgress lists those there are"
+        )
+    for address in brokers:
         await calls.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
         place = f"in cluster [{cluster}] " if cluster else ""
         lines.append(f"delete subscription group [{group}] from broker [{address}] {place}success.")
@@ -114,6 +120,22 @@ async def delete_sub_group(calls: Admin, broker: str | None, cluster: str | None
         lines += await deleted(calls, cluster, retry_topic(group))
         lines += await deleted(calls, cluster, dlq_topic(group))
     return Said(lines, {"group": group})
+
+
+async def _is_known(
+    calls: Admin, brokers: Collection[str], group: str, *, with_progress: bool, with_topics: bool
+) -> bool:
+    """Whether anything is left to delete of a group: an earlier try may have stopped half-way."""
+    for address in brokers:
+        if await calls.broker_knows_group(address, group):
+            return True
+        if with_progress and await calls.broker_has_progress(address, group):
+            return True
+    if not with_topics:
+        return False
+    return await calls.topic_is_known(brokers, retry_topic(group)) or await calls.topic_is_known(
+        brokers, dlq_topic(group)
+    )
 
 
 @command("getConsumerConfig")

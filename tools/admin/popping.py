@@ -7,6 +7,8 @@ Java: tools/command/consumer/SetConsumeModeSubCommand.java
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
 
 from rocketlet.remoting.protocol.popping import (
@@ -22,6 +24,7 @@ from rocketlet.tools.admin.command import (
     CLUSTER,
     GROUP,
     TOPIC,
+    AdminError,
     Result,
     Said,
     Table,
@@ -75,7 +78,9 @@ async def set_consume_mode(
     one_of(broker, cluster)
     body = RequestMode(topic, group, mode, share)
     lines = []
-    for address in (await brokers_chosen(calls, broker, cluster)).values():
+    brokers = (await brokers_chosen(calls, broker, cluster)).values()
+    await _check_known(calls, brokers, topic, group)
+    for address in brokers:
         await calls.ask(address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body.to_json())
         lines.append(f"set consume mode to {address} success.")
     lines.append(f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]")
@@ -92,7 +97,9 @@ async def in_flight(calls: Admin, broker: str | None, cluster: str | None, topic
     for another of their message group; the offset that is popped next, and how many pops wait."""
     one_of(broker, cluster)
     rows = []
-    for name, address in (await brokers_chosen(calls, broker, cluster)).items():
+    brokers = await brokers_chosen(calls, broker, cluster)
+    await _check_known(calls, brokers.values(), topic, group)
+    for name, address in brokers.items():
         table = await _ask_broker(calls, address, topic, group)
         rows += [
             {
@@ -122,6 +129,15 @@ async def delayed_messages(calls: Admin, broker: str | None, cluster: str | None
             "late": f"{timers.lateMs / timers.delivered:.1f} ms" if timers.delivered else "-",
         })  # fmt: skip
     return Table(DELAYED, rows)
+
+
+async def _check_known(calls: Admin, brokers: Iterable[str], topic: str, group: str) -> None:
+    """Raise AdminError for a name that none of these brokers knows; an empty one is none."""
+    addresses = list(brokers)
+    if topic and not any([await calls.broker_knows_topic(address, topic) for address in addresses]):
+        raise AdminError(f"no broker that was asked has topic {topic}; topicList lists those there are")
+    if group and not any([await calls.broker_knows_group(address, group) for address in addresses]):
+        raise AdminError(f"no broker that was asked knows consumer group {group}; updateSubGroup makes one")
 
 
 async def _ask_broker(calls: Admin, address: str, topic: str, group: str) -> InFlightTable:

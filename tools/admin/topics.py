@@ -104,6 +104,11 @@ async def update_topic(
 @TOPIC
 async def delete_topic(calls: Admin, cluster: str, topic: str) -> Result:
     """Delete a topic from its brokers and name servers, with its messages."""
+    # One that only some servers still know, since an earlier try stopped half-way, is deleted there.
+    if not await calls.topic_is_known((await calls.masters(cluster)).values(), topic):
+        raise AdminError(
+            f"no broker of cluster {cluster} and no name server knows topic {topic}; topicList lists those there are"
+        )
     return Said(await deleted(calls, cluster, topic), {"topic": topic, "cluster": cluster})
 
 
@@ -254,6 +259,9 @@ async def update_order_conf(calls: Admin, topic: str, method: str, conf: str | N
         await put_order(calls, topic, conf)
         return Said([f"update orderConf success. topic=[{topic}], orderConf=[{conf}]"])
     if method == "delete":
+        orders = [await _order_at(calls, address, topic) for address in calls.namesrvs]
+        if all(order is None for order in orders):
+            raise AdminError(f"no name server has an orderConf of topic {topic}; updateOrderConf -m put makes one")
         header = KVConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic)
         await calls.tell_all_namesrvs(RequestCode.DELETE_KV_CONFIG, header)
         return Said([f"delete orderConf success. topic=[{topic}]"])
@@ -273,6 +281,17 @@ async def _order_of(calls: Admin, topic: str) -> str | None:
     header = KVConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic)
     try:
         answer = await calls.ask_namesrv(RequestCode.GET_KV_CONFIG, header)
+    except AdminRefused as refused:
+        if refused.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        raise
+    return from_ext(KVConfigAnswerHeader, answer.ext).value
+
+
+async def _order_at(calls: Admin, address: str, topic: str) -> str | None:
+    header = KVConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic)
+    try:
+        answer = await calls.ask(address, RequestCode.GET_KV_CONFIG, header)
     except AdminRefused as refused:
         if refused.code == ResponseCode.QUERY_NOT_FOUND:
             return None
