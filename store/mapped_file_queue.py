@@ -51,7 +51,8 @@ class MappedFileQueue:
 
     def load(self, first: int = 0) -> list[Oddity]:
         """Find the files, from the one that begins at `first`. What is odd is reported and left out, so that `files`
-        are whole and adjacent from the first on: of files with gaps between them, all after the first gap are reported.
+        are whole and adjacent from the first on: of files with gaps between them, all after the first gap are reported,
+        and so are whole files after one of another length.
         """
         odd: list[Oddity] = []
         self.files = []
@@ -64,10 +65,10 @@ class MappedFileQueue:
                 odd.append(Oddity(path, "foreign", entry.size))
             elif begin < first:
                 continue
-            elif self.files and begin != self.files[-1].end:
-                odd.append(Oddity(path, "gap", entry.size, begin))
             elif entry.size != self.file_size:
                 odd.append(Oddity(path, "length", entry.size, begin))
+            elif self.files and begin != self.files[-1].end:
+                odd.append(Oddity(path, "gap", entry.size, begin))
             else:
                 self.files.append(MappedFile(self._disk, path, begin, self.file_size))
         return odd

@@ -1,9 +1,10 @@
 """Sequences of steps that once broke the state machine of test_crashes.py, shortened, with the cause of each.
 
-There were two causes. The last bytes of a record without properties are zeros; if only these reach into a new page,
+There were three causes. The last bytes of a record without properties are zeros; if only these reach into a new page,
 that page is a hole after a power cut, and recovery took the record for torn. And a crash undid one deletion by
 retention but not the next, and recovery kept the queue files before the gap: the queue went back to offsets that had
-been assigned.
+been assigned. And of two queue files that were just made a crash kept the names and no length: the second was taken for
+one behind a gap, was not extended, and could not be made again.
 """
 
 from __future__ import annotations
@@ -74,6 +75,20 @@ class TestZerosThatReachAloneIntoAPage:
         model.disk.put_file(path, content[:missing].ljust(len(content), b"\0"))
         model.open()
         assert model.store.log.end == end
+
+
+@pytest.mark.parametrize("whole", [1, 0])
+def test_several_queue_files_without_a_length(whole: int) -> None:
+    model = StoreModel(small_config(mapped_file_size_consume_queue=60))
+    for number in range(12):
+        model.put(message("T", 0, b"%d" % number))
+    model.store.settle()
+    model.run(model.store.flush)
+    model.kill()
+    for begin in (60, 120, 180)[whole:]:
+        model.disk.put_file(f"{ROOT}/consumequeue/T/0/{begin:020d}", b"")
+    model.open()
+    assert len(model.kept) == 12
 
 
 class TestAQueueWithoutAMessageInTheLog:
