@@ -102,6 +102,7 @@ def test_no_acknowledged_message_is_lost(tmp_path: Path) -> None:
         "mappedFileSizeCommitLog": 1 << 20,
         "mappedFileSizeConsumeQueue": 20_000,
         "flushDiskType": "ASYNC_FLUSH",
+        "cleanFileForciblyEnable": "false",  # however full this machine's disk is
     }
     ledger = Ledger()
     for number in range(ROUNDS):

@@ -155,6 +155,7 @@ MASKS = {
         (r"127\.0\.0\.1@\S+?(?=[,\s\]]|$)", "CLIENT"),
         (r"127\.0\.0\.1:\d+", "ADDRESS"),
         (r"V4_9_\d", "VERSION"),
+        (r"\d+\(ms\)", "TIME"),
     ),
     "queryMsgById": ((r"spentTimeMills=\d+", ""),),
     "queryMsgByUniqueKey": ((r"spentTimeMills=\d+", ""),),

@@ -26,6 +26,7 @@ from rocketlet.remoting.command import Command, request
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.memory_network import MemoryNetwork
+from rocketlet.remoting.protocol import registration as registration_pieces
 from rocketlet.remoting.protocol.configuration import DataVersion, TopicConfig, TopicConfigTable
 from rocketlet.remoting.protocol.kv import KVConfigHeader, KVNamespaceHeader, PutKVConfigHeader
 from rocketlet.remoting.protocol.registration import (
@@ -444,8 +445,9 @@ def large_registration(address: str) -> tuple[RegisterBrokerHeader, bytes]:
 
 
 async def test_a_large_registration_that_another_one_replaces_is_answered(
-    network: MemoryNetwork, autojump_clock: MockClock
+    network: MemoryNetwork, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(registration_pieces, "_PIECE", 10)  # or it may be over before the other one is there
     async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
         answers: list[Command] = []
 

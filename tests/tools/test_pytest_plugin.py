@@ -11,6 +11,7 @@ import pytest
 
 from rocketlet import PushConsumer, ReceivedMessage
 from rocketlet.client import Message, Producer, PullConsumer, Refused, SendFailed, TimedOut
+from rocketlet.client.facades import engine_thread
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from rocketlet.tools import pytest_plugin
@@ -179,6 +180,9 @@ def test_forgets(rocketmq):
     )
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*producer 'g' made at *.py:*"])
+    for run in list(engine_thread._open_runs):
+        run.stop()
+        run._engine.release()
 
 
 def test_a_closed_client_is_not_an_error(pytester: pytest.Pytester) -> None:
