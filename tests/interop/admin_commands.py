@@ -22,7 +22,7 @@ BEFORE = [
 
 STATISTICS = [
     # It runs until stopped, which gives a broker time for a sample.
-    "clusterRT -a 2 -s 16 -i 1 -c DefaultCluster",
+    "clusterRT -a 2 -s 16 -i 60 -c DefaultCluster",
     "statsAll",
     "statsAll -a",
     "statsAll -t golden",
