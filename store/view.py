@@ -137,44 +137,46 @@ def _end_of(file: MappedFile) -> int:
 
 
 def _find_ends(queue: ConsumeQueue, log_begin: int, log_end: int) -> None:
-    """The queue ends after its last valid entry, and begins after the last one that is past: what lies between them is
-    the queue, also where it is damaged."""
-    begin = end = good = queue.files.begin // ENTRY_SIZE
-    is_begun = False
-    bad: list[int] = []
-    beyond: list[int] = []  # of the log; before a good entry that is damage, else the log has grown meanwhile
-    for file in queue.files.files:
-        first = file.begin // ENTRY_SIZE
-        data = file.buffer[: min(data_end(file, 0) + ENTRY_SIZE, file.size)]
-        entries = entries_of(data)
-        offsets, sizes = entries["log_offset"], entries["size"]
-        valid = (sizes > 0) & (offsets >= 0)
-        past = are_past(data, log_begin)
-        live = (valid & ~past).nonzero()[0]
-        if not is_begun:
-            gone = past[: live[0]] if len(live) else past
-            if gone.any():
-                begin = first + int(gone.nonzero()[0][-1]) + 1
-            is_begun = bool(len(live))
-        is_beyond = valid & ~past & (offsets > log_end - sizes)
-        if valid.any():
-            bad += range(end, first)
-            end = first + int(valid.nonzero()[0][-1]) + 1
-            bad += (first + (~valid[: end - first]).nonzero()[0]).tolist()
-        is_set = (offsets != 0) | (sizes != 0) | (entries["tags_code"] != 0)
-        if (odd := (is_set & ~valid).nonzero()[0]).size and first + int(odd[-1]) >= end:
-            bad += range(end, first + int(odd[-1]) + 1)
-            end = first + int(odd[-1]) + 1
-        if (found := (valid & ~is_beyond).nonzero()[0]).size:
-            good = first + int(found[-1])
-        beyond += (first + is_beyond.nonzero()[0]).tolist()
-    bad = sorted(
-        {offset for offset in bad if offset >= begin} | {offset for offset in beyond if begin <= offset < good}
-    )
-    if bad:
+    """The queue ends after its last entry that is set, and begins after the last one that is past: what lies between
+    them is the queue, also where it is damaged."""
+    import numpy
+
+    files = queue.files.files
+    marks = numpy.zeros((4, sum(file.size for file in files) // ENTRY_SIZE), bool)
+    for number, file in enumerate(files):
+        _mark(marks[:, number * file.size // ENTRY_SIZE :], file, log_begin, log_end)
+    is_set, is_valid, is_past, is_beyond = marks
+    end = _after_last(is_set)
+    live = (is_valid & ~is_past).nonzero()[0]
+    begin = _after_last(is_past[: live[0]] if len(live) else is_past)
+    bad = ~is_valid[:end]
+    # Before an entry of the log, one beyond its end is damage; behind them all, the log has grown meanwhile.
+    good = min(_after_last(is_valid & ~is_beyond), end)
+    bad[:good] |= is_beyond[:good]
+    rows = bad[begin:].nonzero()[0] + begin
+    base = queue.files.begin // ENTRY_SIZE
+    if len(rows):
         _log.warning(
             "%s: %d entries of queue %d of %s are damaged, the first at queue offset %d, and keep their rows as they"
             " are; %s",
-            queue.files.directory, len(bad), queue.queue_id, queue.topic, bad[0], _CHECK,
+            queue.files.directory, len(rows), queue.queue_id, queue.topic, base + rows[0], _CHECK,
         )  # fmt: skip
-    queue.open_at(begin, end)
+    queue.open_at(base + begin, base + end)
+
+
+def _mark(marks: NDArray[Any], file: MappedFile, log_begin: int, log_end: int) -> None:
+    """Mark of each entry of a file whether it is set, valid, of a deleted message, and of one beyond the log's end."""
+    data = file.buffer[: min(data_end(file, 0) + ENTRY_SIZE, file.size)]
+    entries = entries_of(data)
+    offsets, sizes = entries["log_offset"], entries["size"]
+    is_set, is_valid, is_past, is_beyond = marks[:, : len(entries)]
+    is_set[:] = (offsets != 0) | (sizes != 0) | (entries["tags_code"] != 0)
+    is_valid[:] = (sizes > 0) & (offsets >= 0)
+    is_past[:] = are_past(data, log_begin)
+    is_beyond[:] = is_valid & ~is_past & (offsets > log_end - sizes)
+
+
+def _after_last(marks: NDArray[Any]) -> int:
+    """How many there are up to the last that is marked."""
+    marked = marks.nonzero()[0]
+    return int(marked[-1]) + 1 if len(marked) else 0
