@@ -19,7 +19,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rocketlet.common.decimal_columns import numbers_of
+from rocketlet.common.byte_sums import WIDEST_DECIMAL, ByteSums, decimal_sum, hash_sum
 from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.property_places import PropertyPlaces, property_places
 from rocketlet.remoting.handler import FEW, Frames, Request
@@ -38,6 +38,7 @@ _MOST_KEYS = 16  # ... and ten
 # The bytes that may differ in a property: those that neither end it, or a word in it, nor are part of an escape.
 _ALLOWED = bytes(range(33, 127))
 _ALLOWED_IN_JSON = _ALLOWED.translate(None, b'"\\')
+_DIGITS = b"0123456789"
 
 _JSON_FIELDS = re.compile(rb'"extFields":\s*\{(?:\s*"[^"\\]*":\s*"(?:[^"\\]|\\.)*+",?)*+\s*\}')
 _JSON_OPAQUE = re.compile(rb'"opaque":\s*(\d+)')
@@ -63,8 +64,9 @@ class Shape:
     """What the headers of a producer's sends have in common, and the places of the rest.
 
     `row` is the first header. `fixed` is 255 where a row has to be as it is, and 0 elsewhere, and `common` what the
-    fixed bytes are. `texts` are the numbers of the bytes of values that may differ; those of `checked`, with the
-    signature's, have to be `allowed` ones.
+    fixed bytes are. The bytes at `texts`, of values and the signature, have to be `allowed` ones, those at `digits`
+    digits, and those at `firsts`, the first ones of longer numbers, no zeros. `numbers` are queue id, time, opaque if
+    it is written in digits, the hash of the tags if there are any, and those of the keys.
     """
 
     header_type: int
@@ -72,27 +74,47 @@ class Shape:
     fixed: NDArray[Any]
     common: bytes
     texts: NDArray[Any]
-    checked: NDArray[Any]
     allowed: bytes
+    digits: NDArray[Any]
+    firsts: NDArray[Any]
+    numbers: ByteSums
     opaque: slice
     queue: slice
-    time: slice
     properties: PropertyPlaces
+
+    @property
+    def has_written_opaque(self) -> bool:
+        """Whether the number of the request is in digits."""
+        return self.header_type == 0
 
 
 @dataclass(frozen=True, slots=True)
 class AlikeSends:
-    """Sends of one shape: `rows` are their headers."""
+    """Sends of one shape: `rows` are their headers. Of no tags the code is 0; of its keys each has a row of hashes, as
+    the index files them."""
 
+    shape: Shape
     rows: NDArray[Any]
     bodies: list[memoryview]
     opaques: NDArray[Any]
     queue_ids: NDArray[Any]
     born_timestamps: NDArray[Any]
+    tags_codes: NDArray[Any]
+    key_hashes: NDArray[Any]
 
     @property
     def count(self) -> int:
         return len(self.bodies)
+
+    @property
+    def written_opaques(self) -> NDArray[Any]:
+        """The bytes of each opaque, as they stand in the header."""
+        return self.rows[:, self.shape.opaque]
+
+    @property
+    def written_queue_ids(self) -> NDArray[Any]:
+        """The digits of each queue id."""
+        return self.rows[:, self.shape.queue]
 
 
 def read_alike(shape: Shape, frames: Frames) -> AlikeSends | None:
@@ -115,23 +137,28 @@ def read_alike(shape: Shape, frames: Frames) -> AlikeSends | None:
         if count < FEW:
             return None
         rows, bodies = rows[:count], bodies[:count]
-    if rows.take(shape.checked, axis=1).tobytes().translate(None, shape.allowed):
+    if (
+        rows.take(shape.texts, axis=1).tobytes().translate(None, shape.allowed)
+        or rows.take(shape.digits, axis=1).tobytes().translate(None, _DIGITS)
+        or b"0" in rows.take(shape.firsts, axis=1).tobytes()
+    ):
         return None
-    opaques, queue_ids = _opaques(rows, shape), numbers_of(rows[:, shape.queue])
-    times = numbers_of(rows[:, shape.time])
-    if opaques is None or queue_ids is None or times is None:
-        return None
-    return AlikeSends(rows, bodies, opaques, queue_ids, times)
-
-
-def _opaques(rows: NDArray[Any], shape: Shape) -> NDArray[Any] | None:
-    if shape.header_type == 0:
-        numbers = numbers_of(rows[:, shape.opaque])
-        return None if numbers is None or bool((numbers > INT32_MAX).any()) else numbers
-    import numpy
-
-    opaques: NDArray[Any] = numpy.ascontiguousarray(rows[:, shape.opaque]).view(">i4").ravel()
-    return opaques
+    numbers = shape.numbers.of(rows)
+    queue_ids, times, hashes = numbers[:, 0], numbers[:, 1], numbers[:, 2:]
+    if shape.has_written_opaque:
+        opaques, hashes = hashes[:, 0], hashes[:, 1:]
+        if int(opaques.max()) > INT32_MAX:
+            return None
+    else:
+        opaques = numpy.frombuffer(rows[:, shape.opaque].tobytes(), ">i4")
+    hashes = hashes.astype(numpy.int32)
+    if shape.properties.tags is not None:
+        tags_codes, hashes = hashes[:, 0], hashes[:, 1:]
+    else:
+        tags_codes = numpy.zeros(len(rows), numpy.int32)
+    # As int64 the one number without absolute value has one too, and the mask makes it 0.
+    key_hashes = numpy.abs(hashes, dtype=numpy.int64) & INT32_MAX
+    return AlikeSends(shape, rows, bodies, opaques, queue_ids, times, tags_codes, key_hashes)
 
 
 def shape_of(first: Request, shared: Collection[bytes]) -> Shape | None:
@@ -157,6 +184,7 @@ def shape_of(first: Request, shared: Collection[bytes]) -> Shape | None:
         and header.bornTimestamp == int(raw[time])
         and len(read.values) == len(read.named) == len(texts.values) <= _MOST_PROPERTIES
         and len(read.keys) <= _MOST_KEYS
+        and max(queue.stop - queue.start, time.stop - time.start) <= WIDEST_DECIMAL
         and {name: properties[place] for name, place in read.named.items()}
         == {name: raw[place] for name, place in texts.named.items()}
     )
@@ -169,12 +197,19 @@ def shape_of(first: Request, shared: Collection[bytes]) -> Shape | None:
     for name, place in texts.named.items():
         if name not in shared:
             fixed[place] = [0 if byte in allowed else 255 for byte in raw[place]]
-    differing = (fixed == 0).nonzero()[0]
     fixed[signature] = 0
-    checked = (fixed == 0).nonzero()[0]
-    fixed[opaque] = fixed[queue] = fixed[time] = 0
+    values = (fixed == 0).nonzero()[0]
+    written = [queue, time, opaque] if is_json else [queue, time]
+    digits = numpy.concatenate([numpy.arange(place.start, place.stop) for place in written])
+    firsts = numpy.array([place.start for place in written if place.stop - place.start > 1], numpy.int64)
+    fixed[opaque] = fixed[digits] = 0
+    numbers = [decimal_sum(place) for place in written]
+    numbers += [hash_sum(texts.tags)] if texts.tags is not None else []
+    numbers += [hash_sum(place, header.topic.encode() + b"#") for place in texts.keys]
     common = (row & fixed).tobytes()
-    return Shape(first.header_type, row, fixed, common, differing, checked, allowed, opaque, queue, time, texts)
+    return Shape(
+        first.header_type, row, fixed, common, values, allowed, digits, firsts, ByteSums(numbers), opaque, queue, texts
+    )
 
 
 def _places_in_json(raw: bytes) -> _Places | None:

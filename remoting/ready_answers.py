@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rocketlet.common.decimal_columns import digits_of
 from rocketlet.remoting import header_json
+from rocketlet.remoting.alike_sends import AlikeSends
 from rocketlet.remoting.command import VERSION, HeaderType
 from rocketlet.remoting.frame_codec import FRAME_LIMIT, Buffer, pack_head
 from rocketlet.remoting.header_rocketmq import HEAD, encode_map
@@ -77,34 +78,31 @@ class SendAnswer:
         return None
 
     def frames(
-        self,
-        header_type: int,
-        opaques: NDArray[Any],
-        log_offsets: NDArray[Any],
-        queue_ids: NDArray[Any],
-        queue_offsets: NDArray[Any],
+        self, header_type: int, sends: AlikeSends, log_offsets: NDArray[Any], queue_offsets: NDArray[Any]
     ) -> bytes:
         """The frames of many, in JSON or binary, one after another: 0.3 µs each of 64, where one alone takes 0.8. They
-        are rows of a table if their numbers are as long as each other."""
+        are rows of a table if their queue offsets are as long as each other."""
         import numpy
 
-        columns = opaques.tolist(), log_offsets.tolist(), queue_ids.tolist(), queue_offsets.tolist()
-        first = self.frame(header_type, *(column[0] for column in columns))
+        columns = sends.opaques, log_offsets, sends.queue_ids, queue_offsets
+        digits = digits_of(queue_offsets)
+        if digits is None:
+            numbers = zip(*(column.tolist() for column in columns), strict=True)
+            return b"".join([cast(bytes, self.frame(header_type, *row)) for row in numbers])
+        first = self.frame(header_type, *(int(column[0]) for column in columns))
         assert first is not None
-        numbers: list[NDArray[Any] | None] = [
-            opaques.astype(">i4").view(numpy.uint8).reshape(-1, 4) if header_type == 1 else digits_of(opaques),
-            numpy.frombuffer(log_offsets.astype(">i8").tobytes().hex().upper().encode(), numpy.uint8).reshape(-1, 16),
-            digits_of(queue_ids),
-            digits_of(queue_offsets),
+        offsets = log_offsets.astype(">i8").tobytes().hex().upper().encode()
+        varying = [
+            sends.written_opaques,
+            numpy.frombuffer(offsets, numpy.uint8).reshape(-1, 16),
+            sends.written_queue_ids,
+            digits,
         ]
-        tables = [rows for rows in numbers if rows is not None]
-        if len(tables) < len(numbers):
-            return b"".join([cast(bytes, self.frame(header_type, *row)) for row in zip(*columns, strict=True)])
-        table = numpy.empty((len(log_offsets), len(first)), numpy.uint8)
-        table[:] = numpy.frombuffer(first, numpy.uint8)
-        for rows, place in zip(tables, self._places(header_type, [rows.shape[1] for rows in tables]), strict=True):
+        frames = bytearray(first * sends.count)
+        table = numpy.frombuffer(frames, numpy.uint8).reshape(sends.count, -1)
+        for rows, place in zip(varying, self._places(header_type, [rows.shape[1] for rows in varying]), strict=True):
             table[:, place] = rows
-        return table.tobytes()
+        return bytes(frames)
 
     def _places(self, header_type: int, widths: list[int]) -> list[slice]:
         """Where opaque, log offset, queue id and queue offset are in a frame, if they have these widths."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from rocketlet.common.columns import bounds_of_equal
 from rocketlet.common.message_record import HEAD_SIZE, Buffer, head_dtype
 from rocketlet.store.message_run import Shared, crc_column
 
@@ -24,57 +23,42 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ColumnRun:
-    """`shared` is what the first message has; queue ids and born timestamps have columns of their own. `properties` has
-    a row of bytes for each message, none of them zero, `key_hashes` one of hashes for the index."""
+    """`shared` is what the first message has; queue ids and born timestamps have columns of their own. `tails` are the
+    rows of what follows the body in each record: the field of the topic, and the properties after their length, none of
+    whose bytes is zero. `key_hashes` has a row of hashes for the index."""
 
     shared: Shared
     flag: int
     queue_ids: NDArray[Any]
     born_timestamps: NDArray[Any]
     bodies: Sequence[Buffer]
-    properties: NDArray[Any]
+    tails: NDArray[Any]
+    properties_size: int
     tags_codes: NDArray[Any]
     key_hashes: NDArray[Any]
 
-    def by_queue(self) -> tuple[NDArray[Any], list[tuple[int, int, int]]]:
-        """The messages in the order of their queues, each queue's in their own; and of each queue its id and where its
-        messages begin and end."""
-        order = self.queue_ids.argsort(kind="stable")
-        ids = self.queue_ids[order]
-        bounds = bounds_of_equal(ids)
-        return order, list(zip(ids[bounds[:-1]].tolist(), bounds[:-1], bounds[1:], strict=True))
-
-    def sizes(self, topic_field: bytes) -> NDArray[Any]:
+    def sizes(self) -> NDArray[Any]:
         """Of each record."""
         import numpy
 
         sizes = numpy.fromiter(map(len, self.bodies), numpy.int64, len(self.bodies))
-        sizes += HEAD_SIZE + len(topic_field) + 2 + self.properties.shape[1]
+        sizes += HEAD_SIZE + self.tails.shape[1]
         return sizes
 
     def encode(
-        self,
-        topic_field: bytes,
-        sizes: NDArray[Any],
-        log_offsets: NDArray[Any],
-        queue_offsets: NDArray[Any],
-        timestamp: int,
+        self, sizes: NDArray[Any], log_offsets: NDArray[Any], queue_offsets: NDArray[Any], timestamp: int
     ) -> bytes:
         """The records."""
         import numpy
 
-        count, properties_size = self.properties.shape
-        separator = topic_field + properties_size.to_bytes(2, "big")
+        count, tail_size = self.tails.shape
         heads = numpy.frombuffer(bytearray(self.shared.head(timestamp, flag=self.flag) * count), head_dtype())
         heads["size"], heads["crc"], heads["log_offset"] = sizes, crc_column(self.bodies), log_offsets
         heads["queue_id"], heads["queue_offset"] = self.queue_ids, queue_offsets
         heads["born_timestamp"] = self.born_timestamps
-        heads["body_size"] = sizes - (HEAD_SIZE + len(separator) + properties_size)
-        tails = numpy.empty((count, len(separator) + properties_size), numpy.uint8)
-        tails[:, : len(separator)] = numpy.frombuffer(separator, numpy.uint8)
-        tails[:, len(separator) :] = self.properties
+        heads["body_size"] = sizes - (HEAD_SIZE + tail_size)
         parts = zip(
-            rows_of(heads.tobytes(), HEAD_SIZE), self.bodies, rows_of(tails.tobytes(), tails.shape[1]), strict=True
+            rows_of(heads.tobytes(), HEAD_SIZE), self.bodies, rows_of(self.tails.tobytes(), tail_size), strict=True
         )
         return b"".join(chain.from_iterable(parts))
 

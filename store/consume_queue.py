@@ -16,7 +16,7 @@ Java: store/ConsumeQueue.java
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rocketlet.common.message_record import topic_field
@@ -85,32 +85,17 @@ class ConsumeQueue:
         _pack_entry(self._buffer, at, log_offset, size, tags_code)
         self.end = offset + 1
 
-    def write_many(
-        self,
-        offset: int,
-        log_offsets: NDArray[Any],
-        sizes: NDArray[Any],
-        tags_codes: Sequence[int] | NDArray[Any] | int,
-    ) -> None:
-        """Write the entries from an offset on; all may have one tags code. Raises OSError, with `end` after those that
-        were written."""
-        count, at = len(log_offsets), offset * ENTRY_SIZE - self._base
-        if at + count * ENTRY_SIZE > self._ready:  # a new file, or the end of this one
-            self.write_each(
-                offset, log_offsets, sizes, [tags_codes] * count if isinstance(tags_codes, int) else tags_codes
-            )
-            return
-        entries = entries_of(self._buffer[at : at + count * ENTRY_SIZE])
-        entries["log_offset"], entries["size"], entries["tags_code"] = log_offsets, sizes, tags_codes
-        self.end = offset + count
-
-    def write_each(
-        self, offset: int, log_offsets: NDArray[Any], sizes: NDArray[Any], tags_codes: Sequence[int] | NDArray[Any]
-    ) -> None:
-        """`write_many`, one by one, which is faster for a few."""
-        for entry in zip(log_offsets.tolist(), sizes.tolist(), list(tags_codes), strict=True):
-            self.write(offset, *entry)
-            offset += 1
+    def write_many(self, offset: int, entries: bytes) -> None:
+        """Write the entries from an offset on, packed. Raises OSError, with `end` after those that were written."""
+        while entries:
+            at = offset * ENTRY_SIZE - self._base
+            if at >= self._ready:
+                at = self._make_room(offset)
+            part = entries[: self._ready - at]
+            self._buffer[at : at + len(part)] = part
+            offset += len(part) // ENTRY_SIZE
+            self.end = offset
+            entries = entries[len(part) :]
 
     def _make_room(self, offset: int) -> int:
         assert offset == self.end or not self.files.files, f"{self!r}: {offset} would leave a gap"

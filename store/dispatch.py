@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -31,6 +31,7 @@ from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_ext import ConsumeQueueExt
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.index_file import IndexItem
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, entries_of, pack_entries
 from rocketlet.store.layout.index_layout import IndexColumns
 from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.message_run import NotedRun
@@ -43,8 +44,7 @@ if TYPE_CHECKING:
 # keys, filter bits
 Noted = tuple[ConsumeQueue, int, int, int, int, int, "tuple[bytes, ...] | list[bytes]", bytes]
 
-_MANY = 40  # from this many keys on numpy is faster ...
-MANY_ENTRIES = 8  # ... and from so many entries of a queue
+_MANY = 40  # from this many keys on numpy is faster
 _ENOUGH = 512  # keys are not worth waiting longer for more of them
 
 
@@ -57,37 +57,29 @@ class LastRecord(NamedTuple):
 
 
 class NotedEntries(NamedTuple):
-    """Entries of one queue that follow each other."""
+    """Entries of one queue that follow each other, packed."""
 
     queue: ConsumeQueue
     queue_offset: int
-    log_offsets: NDArray[Any]
-    sizes: NDArray[Any]
-    tags_codes: NDArray[Any]
+    entries: bytes
 
     def parted(self, log_offset: int) -> tuple[NotedEntries, NotedEntries]:
         """Those below a log offset, and the others."""
-        queue, first, *columns = self
-        count = int(self.log_offsets.searchsorted(log_offset))
-        before, after = zip(*((column[:count], column[count:]) for column in columns), strict=True)
-        return NotedEntries(queue, first, *before), NotedEntries(queue, first + count, *after)
-
-
-# The same of one entry: queue, queue offset, log offset, size, tags code.
-NotedEntry = tuple[ConsumeQueue, int, int, int, int]
+        queue, first, entries = self
+        count = int(entries_of(entries)["log_offset"].searchsorted(log_offset))
+        size = count * ENTRY_SIZE
+        return NotedEntries(queue, first, entries[:size]), NotedEntries(queue, first + count, entries[size:])
 
 
 @dataclass(slots=True, eq=False)
 class NotedRecords:
-    """Records that follow each other in the log, of any queues. `entries`, `keys` and `few` are those not filed yet; of
-    a queue with `few` entries they are in the order of its offsets."""
+    """Records that follow each other in the log, of any queues. `entries` and `keys` are those not filed yet."""
 
     log_offsets: NDArray[Any]
     sizes: NDArray[Any]
     timestamps: NDArray[Any]
     entries: list[NotedEntries]
     keys: IndexColumns
-    few: list[NotedEntry] = field(default_factory=list)
 
     @property
     def last(self) -> LastRecord:
@@ -105,14 +97,12 @@ class NotedRecords:
         keys = int(self.keys.log_offsets.searchsorted(begin))
         below = NotedRecords(
             self.log_offsets[:count], self.sizes[:count], self.timestamps[:count],
-            [entries for entries, _ in parted if len(entries.sizes)], self.keys.first(keys),
-            [entry for entry in self.few if entry[2] < begin],
+            [noted for noted, _ in parted if noted.entries], self.keys.first(keys),
         )  # fmt: skip
         self.log_offsets, self.sizes = self.log_offsets[count:], self.sizes[count:]
         self.timestamps = self.timestamps[count:]
-        self.entries = [entries for _, entries in parted if len(entries.sizes)]
+        self.entries = [noted for _, noted in parted if noted.entries]
         self.keys = self.keys.after(keys)
-        self.few = [entry for entry in self.few if entry[2] >= begin]
         return below
 
 
@@ -197,7 +187,6 @@ class Dispatch:
                     note.queue_offset = -1
             elif isinstance(note, NotedRecords):
                 note.entries = [entries for entries in note.entries if self._is_live(entries.queue)]
-                note.few = [entry for entry in note.few if self._is_live(entry[0])]
             elif not self._is_live(note[0]):
                 self.noted[place] = (note[0], -1, *note[2:])
 
@@ -225,8 +214,7 @@ class Dispatch:
             if queue.ext is not None and self._queues.writes_ext:
                 all_codes = [codes] * len(log_offsets) if isinstance(codes, int) else codes
                 codes = [_append_unit(queue.ext, code, note.timestamp, b"") for code in all_codes]
-            queue.write_many(note.queue_offset, log_offsets, note.sizes, codes)
-            self._touch(queue)
+            self._file_entries(queue, note.queue_offset, pack_entries(log_offsets, note.sizes, codes))
         if self._with_index:
             self._hash_keys()
             hashes, keys_each = note.run.key_hashes(queue.hash_prefix)
@@ -236,30 +224,18 @@ class Dispatch:
                 self._hashed_count += len(hashes)
 
     def _file_records(self, note: NotedRecords) -> None:
-        while note.entries:  # what is filed is gone from here, should the disk be full half-way ...
-            queue, queue_offset, log_offsets, sizes, tags_codes = note.entries[-1]
-            if queue.end > queue_offset:  # ... and so it was, in the middle of these
-                already_filed = queue.end - queue_offset
-                queue_offset, log_offsets, sizes = queue.end, log_offsets[already_filed:], sizes[already_filed:]
-                tags_codes = tags_codes[already_filed:]
-            if len(sizes) >= MANY_ENTRIES:
-                queue.write_many(queue_offset, log_offsets, sizes, tags_codes)
-            else:
-                queue.write_each(queue_offset, log_offsets, sizes, tags_codes)
-            self._touch(queue)
+        while note.entries:  # what is filed is gone from here, should the disk be full half-way
+            self._file_entries(*note.entries[-1])
             note.entries.pop()
-        filed = 0
-        try:
-            for filed, (queue, *entry) in enumerate(note.few):  # noqa: B007 - as in `settle`
-                queue.write(*entry)
-                self._touch(queue)
-            filed = len(note.few)
-        finally:
-            del note.few[:filed]
         if self._with_index and len(note.keys.hashes):
             self._hash_keys()
             self._hashed.append(note.keys)
             self._hashed_count += len(note.keys.hashes)
+
+    def _file_entries(self, queue: ConsumeQueue, queue_offset: int, entries: bytes) -> None:
+        written = max(queue.end - queue_offset, 0)  # before the disk was full
+        queue.write_many(queue_offset + written, entries[written * ENTRY_SIZE :])
+        self._touch(queue)
 
     def _touch(self, queue: ConsumeQueue) -> None:
         if not queue.is_dirty:

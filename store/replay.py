@@ -27,7 +27,7 @@ from rocketlet.common.topic import is_legal_name
 from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.dispatch import Dispatch, NotedEntries, NotedRecords
-from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, LOST
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, LOST, pack_entries
 from rocketlet.store.layout.queue_rules import LOST_MARK, entry_code
 from rocketlet.store.record_columns import RecordColumns, record_columns
 
@@ -100,12 +100,13 @@ class Replay:
                 return False
             noted.append(
                 NotedEntries(
-                    queue, int(columns.queue_offsets[group[0]]), columns.log_offsets[group], columns.sizes[group],
-                    columns.tags_codes[group],
+                    queue,
+                    int(columns.queue_offsets[group[0]]),
+                    pack_entries(columns.log_offsets[group], columns.sizes[group], columns.tags_codes[group]),
                 )
-            )  # fmt: skip
-        for entries in noted:
-            entries.queue.next_offset = entries.queue_offset + len(entries.sizes)
+            )
+        for queue, queue_offset, entries in noted:
+            queue.next_offset = queue_offset + len(entries) // ENTRY_SIZE
         keys = columns.keys_of(is_filed & (kinds != ROLLBACK))
         self._dispatch.noted.append(NotedRecords(columns.log_offsets, columns.sizes, columns.timestamps, noted, keys))
         return True

@@ -12,18 +12,18 @@ import errno
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import chain
 
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
-from rocketlet.common.message_record import HEAD_SIZE, PROPERTIES_MAX, topic_field
+from rocketlet.common.message_record import HEAD_SIZE, PROPERTIES_MAX
 from rocketlet.common.topic import RETRY_TOPIC_MAX_LENGTH, check_topic_name
 from rocketlet.store.column_run import AppendedColumns, ColumnRun
 from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
-from rocketlet.store.dispatch import MANY_ENTRIES, Dispatch, NotedEntries, NotedEntry, NotedRecords
+from rocketlet.store.dispatch import Dispatch, NotedEntries, NotedRecords
 from rocketlet.store.errors import (
     Closed,
     DiskFull,
@@ -33,6 +33,7 @@ from rocketlet.store.errors import (
     PutRefused,
     SystemRefuses,
 )
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, pack_entries
 from rocketlet.store.layout.index_layout import IndexColumns
 from rocketlet.store.message import Appended, Put
 from rocketlet.store.message_run import AppendedRun, NotedRun, Run
@@ -145,54 +146,51 @@ class Writing:
         if self.refusal is not None:
             return None
         topic = run.shared.topic
-        field = topic_field(topic)
-        sizes = run.sizes(field)
+        sizes = run.sizes()
         ends = sizes.cumsum()
         size, count = int(ends[-1]), len(sizes)
         # If the longest record is within the limit, so is each message.
-        is_long = run.properties.shape[1] > PROPERTIES_MAX or int(sizes.max()) > self.config.max_message_size
+        is_long = run.properties_size > PROPERTIES_MAX or int(sizes.max()) > self.config.max_message_size
         if is_long or not self._log.fits_in_file(size):
             return None
-        order, groups = run.by_queue()
-        queues = list[ConsumeQueue]()
-        for queue_id, _, _ in groups:
+        queues = list[tuple[ConsumeQueue, int]]()
+        for queue_id, messages in sorted(Counter(run.queue_ids.tolist()).items()):
             queue = self._queues.queues.get((topic, queue_id))
             if queue is None or queue.delay_ms is not None or queue.ext is not None:
                 return None
-            queues.append(queue)
+            queues.append((queue, messages))
         try:
-            for queue, (_, first, last) in zip(queues, groups, strict=True):
-                if queue.next_offset + last - first > queue.prepared:
-                    self._prepare(queue, last - first)
+            for queue, messages in queues:
+                if queue.next_offset + messages > queue.prepared:
+                    self._prepare(queue, messages)
             begin = self._log.room_for(size)
         except PutRefused:
             return None
         import numpy
 
+        by_queue = run.queue_ids.argsort(kind="stable")
+        offsets = (range(queue.next_offset, queue.next_offset + messages) for queue, messages in queues)
         queue_offsets = numpy.empty(count, numpy.int64)
-        starts = numpy.array([queue.next_offset - first for queue, (_, first, _) in zip(queues, groups, strict=True)])
-        counts = numpy.array([last - first for _, first, last in groups])
-        queue_offsets[order] = starts.repeat(counts) + numpy.arange(count)
+        queue_offsets[by_queue] = numpy.fromiter(chain.from_iterable(offsets), numpy.int64, count)
         now, log_offsets = self._clock(), begin + ends - sizes
-        self._log.append_run(run.encode(field, sizes, log_offsets, queue_offsets, now))
-        columns = log_offsets[order], sizes[order], run.tags_codes[order]
-        lists = [column.tolist() for column in columns] if count < len(queues) * MANY_ENTRIES else []
-        many, few = list[NotedEntries](), list[NotedEntry]()
-        for queue, (_, first, last) in zip(queues, groups, strict=True):
-            if last - first >= MANY_ENTRIES or not lists:
-                many.append(NotedEntries(queue, queue.next_offset, *(column[first:last] for column in columns)))
-            else:
-                numbers = range(queue.next_offset, queue.next_offset + last - first)
-                few += zip(repeat(queue), numbers, *(column[first:last] for column in lists), strict=False)
-            queue.next_offset += last - first
+        self._log.append_run(run.encode(sizes, log_offsets, queue_offsets, now))
+        sizes_by_queue = sizes[by_queue]
+        packed = pack_entries(log_offsets[by_queue], sizes_by_queue, run.tags_codes[by_queue])
+        noted, firsts, first = list[NotedEntries](), list[int](), 0
+        for queue, messages in queues:
+            entries = packed[first * ENTRY_SIZE : (first + messages) * ENTRY_SIZE]
+            noted.append(NotedEntries(queue, queue.next_offset, entries))
+            queue.next_offset += messages
+            firsts.append(first)
+            first += messages
         hashes = run.key_hashes
         keys = IndexColumns(hashes.ravel(), log_offsets.repeat(hashes.shape[1]), now)
-        self._dispatch.noted.append(NotedRecords(log_offsets, sizes, numpy.full(count, now), many, keys, few))
+        self._dispatch.noted.append(NotedRecords(log_offsets, sizes, numpy.full(count, now), noted, keys))
         self.count += count
         self.bytes += size
-        totals = numpy.add.reduceat(columns[1], [first for _, first, _ in groups]).tolist()
-        by_queue = [(group[0], group[2] - group[1], total) for group, total in zip(groups, totals, strict=True)]
-        return AppendedColumns(log_offsets, sizes, queue_offsets, by_queue, begin + size)
+        totals = numpy.add.reduceat(sizes_by_queue, firsts).tolist()
+        flows = [(queue.queue_id, messages, total) for (queue, messages), total in zip(queues, totals, strict=True)]
+        return AppendedColumns(log_offsets, sizes, queue_offsets, flows, begin + size)
 
     def _size_of(self, message: Put, queue: ConsumeQueue) -> int:
         """The size of its record; raises where it breaks a limit."""

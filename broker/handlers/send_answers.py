@@ -147,8 +147,7 @@ class SendAnswers:
         they have to wait."""
         ready = self.terms.now.ready
         assert ready is not None
-        offsets = appended.log_offsets, sends.queue_ids, appended.queue_offsets
-        frames = ready.frames(first.header_type, sends.opaques, *offsets)
+        frames = ready.frames(first.header_type, sends, appended.log_offsets, appended.queue_offsets)
         if self.terms.now.waits:
             if wait:
                 first.body = b""  # a view, which would hold the whole chunk

@@ -13,24 +13,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from rocketlet.broker.handlers.send_answers import SendAnswers
 from rocketlet.broker.handlers.send_message import REDIRECTING, stored_properties
 from rocketlet.broker.handlers.send_targets import SendHeader, SendTargets, born_host_of
 from rocketlet.broker.statistics import Statistics
 from rocketlet.broker.topic_table import Topic
-from rocketlet.common.java_hashes import hash_of_rows, index_hashes
 from rocketlet.common.message_flags import HOST_FLAGS, TRANSACTION_MASK
+from rocketlet.common.message_record import topic_field
 from rocketlet.common.property_places import property_places
 from rocketlet.remoting.alike_sends import AlikeSends, Shape, read_alike, shape_of
 from rocketlet.remoting.handler import Frames, Request, Together
 from rocketlet.store.column_run import AppendedColumns, ColumnRun
 from rocketlet.store.message_run import Shared
 from rocketlet.store.message_store import MessageStore
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _SHARED = frozenset({b"WAIT", b"CLUSTER"})
 _REST = 16
@@ -40,15 +36,13 @@ _KEPT_PLANS = 256  # of the connections that sent last; each has up to 40 KiB
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How the sends of a shape are stored. `stored` are the properties of the first; of these, the bytes `to` are in
-    each as in the bytes `source` of its header."""
+    """How the sends of a shape are stored. `tail` is what follows the body in the record of the first; each has at the
+    first of two `places` what is at the second in its header."""
 
     shape: Shape
-    stored: NDArray[Any]
-    source: NDArray[Any]
-    to: NDArray[Any]
-    tags: slice | None
-    keys: list[slice]
+    tail: bytes
+    properties_size: int
+    places: list[tuple[slice, slice]]
     wait: bool
 
 
@@ -131,28 +125,23 @@ class SendTogether:
         shape = shape_of(first, _SHARED)
         if shape is None:
             return None
-        import numpy
-
-        places = property_places(stored)
-        place_of = numpy.zeros(len(shape.row), numpy.int64)  # in what is stored, of each byte of a value
-        for name, place in shape.properties.named.items():
-            if name not in _SHARED:
-                place_of[place] = numpy.arange(places.named[name].start, places.named[name].stop)
-        row = numpy.frombuffer(stored, numpy.uint8)
-        plan = _Plan(shape, row, shape.texts, place_of[shape.texts], places.tags, places.keys, wait)
+        before = topic_field(first.header.topic) + len(stored).to_bytes(2, "big")
+        to = property_places(before + stored, len(before)).named
+        places = [(to[name], place) for name, place in shape.properties.named.items() if name not in _SHARED]
+        plan = _Plan(shape, before + stored, len(stored), places, wait)
         if len(self._plans) >= _KEPT_PLANS:
             self._plans.clear()
         self._plans[first.connection.id] = plan
         return plan
 
     def _count(self, topic: Topic, appended: AppendedColumns) -> None:
+        total = self._statistics.put
         for queue_id, count, size in appended.queues:
             flow = topic.flow_into(queue_id, self._statistics)
             flow.calls += count
             flow.bytes += size
-        total = self._statistics.put
-        total.calls += len(appended.sizes)
-        total.bytes += int(appended.sizes.sum())
+            total.calls += count
+            total.bytes += size
 
 
 def _are_admitted(first: Request, sends: AlikeSends, frames: Frames, admits: Callable[[Request], bool]) -> bool:
@@ -167,12 +156,10 @@ def _are_admitted(first: Request, sends: AlikeSends, frames: Frames, admits: Cal
 def _run(plan: _Plan, sends: AlikeSends, shared: Shared, flag: int) -> ColumnRun:
     import numpy
 
-    properties = numpy.empty((sends.count, len(plan.stored)), numpy.uint8)
-    properties[:] = plan.stored
-    properties[:, plan.to] = sends.rows.take(plan.source, axis=1)
-    if plan.tags is not None:
-        tags_codes = hash_of_rows(b"", properties[:, plan.tags]).astype(numpy.int64)
-    else:
-        tags_codes = numpy.zeros(sends.count, numpy.int64)
-    hashes = index_hashes(shared.topic.encode() + b"#", properties, plan.keys)
-    return ColumnRun(shared, flag, sends.queue_ids, sends.born_timestamps, sends.bodies, properties, tags_codes, hashes)
+    tails = numpy.frombuffer(bytearray(plan.tail * sends.count), numpy.uint8).reshape(sends.count, -1)
+    for to, place in plan.places:
+        tails[:, to] = sends.rows[:, place]
+    return ColumnRun(
+        shared, flag, sends.queue_ids, sends.born_timestamps, sends.bodies, tails, plan.properties_size,
+        sends.tags_codes, sends.key_hashes,
+    )  # fmt: skip

@@ -10,6 +10,7 @@ Java: store/ConsumeQueue.java
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,17 @@ def entries_of(buffer: bytes | bytearray | memoryview) -> NDArray[Any]:
     import numpy
 
     return numpy.frombuffer(buffer, entry_dtype(), len(buffer) // ENTRY_SIZE)
+
+
+def pack_entries(
+    log_offsets: NDArray[Any], sizes: NDArray[Any], tags_codes: Sequence[int] | NDArray[Any] | int
+) -> bytes:
+    """Entries one after another; all may have one tags code."""
+    import numpy
+
+    entries = numpy.empty(len(log_offsets), entry_dtype())
+    entries["log_offset"], entries["size"], entries["tags_code"] = log_offsets, sizes, tags_codes
+    return entries.tobytes()
 
 
 def file_size_for(size: int) -> int:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketlet.common.java_numbers import INT32_MAX, utf8_hash
 from rocketlet.common.property_places import property_places
 from rocketlet.remoting.alike_sends import MOST, AlikeSends, Shape, read_alike, shape_of
 from rocketlet.remoting.command import Command, HeaderType
@@ -70,7 +71,9 @@ def assert_same(shape: Shape, found: AlikeSends, data: bytes, like: bytes | None
         assert {name: raw[place] for name, place in shape.properties.named.items()} == {
             name: properties[place] for name, place in places.named.items()
         }
-        assert len(places.keys) == len(shape.properties.keys)
+        keys = [header.topic.encode() + b"#" + properties[place] for place in places.keys]
+        assert found.key_hashes[row].tolist() == [abs(utf8_hash(key)) & INT32_MAX for key in keys]
+        assert found.tags_codes[row] == (0 if places.tags is None else utf8_hash(properties[places.tags]))
         assert properties.count(b"WAIT\x01true") == first.properties.count("WAIT\x01true")
 
 

@@ -12,10 +12,12 @@ from rocketlet.common.host import pack_host
 from rocketlet.common.message_id import offset_message_id
 from rocketlet.remoting.command import HeaderType
 from rocketlet.remoting.frame_codec import FRAME_LIMIT, encode_answer
+from rocketlet.remoting.handler import FEW
 from rocketlet.remoting.protocol.popping import PopMessageAnswerHeader
 from rocketlet.remoting.protocol.pulling import PullMessageAnswerHeader
 from rocketlet.remoting.protocol.sending import SendMessageAnswerHeader
 from rocketlet.remoting.ready_answers import SendAnswer, pop_answer, pull_answer, success
+from tests.remoting.test_alike_sends import a_send, alike
 
 HOSTS = st.sampled_from([pack_host("127.0.0.1", 10911), pack_host("2001:db8::1", 65535)])
 REGIONS = st.one_of(st.sampled_from(["DefaultRegion", "%d %s", "@id", '"']), st.text(max_size=20))
@@ -54,24 +56,29 @@ def test_the_answer_to_a_send(
         assert ready.frame_of_ids(header_type, opaque, ids, queue_id, queue_offset) == expected(ids)
 
 
+OFFSETS = st.integers(0, (1 << 63) - 1)
+
+
 @given(
     st.sampled_from([HeaderType.JSON, HeaderType.ROCKETMQ]),
     REGIONS,
-    st.lists(
-        st.tuples(
-            st.integers(0, 0x7FFFFFFF) | st.integers(100, 199),
-            st.integers(0, (1 << 63) - 1),
-            st.integers(0, 9) | st.integers(0, 65535),
-            st.integers(0, (1 << 63) - 1) | st.integers(1000, 1999),
-        ),
-        min_size=1,
-        max_size=20,
-    ),
+    st.sampled_from([1, 7, 123_456]),
+    st.lists(st.tuples(OFFSETS, OFFSETS | st.integers(1000, 1999)), min_size=FEW, max_size=20),
 )
-def test_the_answers_to_many_sends(header_type: HeaderType, region: str, rows: list[tuple[int, int, int, int]]) -> None:
+def test_the_answers_to_many_sends(
+    header_type: HeaderType, region: str, number: int, offsets: list[tuple[int, int]]
+) -> None:
     ready = SendAnswer(region, True, pack_host("127.0.0.1", 10911))
-    frames = ready.frames(header_type, *(numpy.array(column) for column in zip(*rows, strict=True)))
-    assert frames == b"".join(ready.frame(header_type, *row) or b"" for row in rows)
+    found = alike(b"".join(a_send(number + row, header_type) for row in range(len(offsets))))
+    assert found is not None
+    _, sends = found
+    count = sends.count
+    log_offsets, queue_offsets = (numpy.array(column) for column in zip(*offsets[:count], strict=True))
+    columns = sends.opaques, log_offsets, sends.queue_ids, queue_offsets
+    each = zip(*(column.tolist() for column in columns), strict=True)
+    assert ready.frames(header_type, sends, log_offsets, queue_offsets) == b"".join(
+        ready.frame(header_type, *row) or b"" for row in each
+    )
 
 
 def test_msgpack_takes_the_general_path() -> None:
