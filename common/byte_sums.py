@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rocketlet.common.decimal_columns import powers_of_ten
+from rocketlet.common.java_hashes import falling_powers
 from rocketlet.common.java_numbers import ascii_hash
 
 if TYPE_CHECKING:
@@ -25,21 +27,20 @@ class ByteSum(NamedTuple):
     """A number: the bytes at `place`, of which there is one at least, times their weights, and `constant`."""
 
     place: slice
-    weights: list[int]
+    weights: NDArray[Any]
     constant: int
 
 
 def decimal_sum(place: slice) -> ByteSum:
     """The number that is written there. REQUIRES digits, at most `WIDEST_DECIMAL` of them."""
-    weights = [10**power for power in reversed(range(place.stop - place.start))]
-    return ByteSum(place, weights, -_ZERO * sum(weights))
+    weights = powers_of_ten(place.stop - place.start)
+    return ByteSum(place, weights, -_ZERO * int(weights.sum()))
 
 
 def hash_sum(place: slice, prefix: bytes = b"") -> ByteSum:
     """A number whose lowest 32 bits are the hash of prefix and text. REQUIRES ASCII."""
     size = place.stop - place.start
-    weights = [pow(31, power, 1 << 32) for power in reversed(range(size))]
-    return ByteSum(place, weights, ascii_hash(prefix) * pow(31, size, 1 << 32) & 0xFFFFFFFF)
+    return ByteSum(place, falling_powers(size), ascii_hash(prefix) * pow(31, size, 1 << 32) & 0xFFFFFFFF)
 
 
 class ByteSums:
@@ -49,7 +50,7 @@ class ByteSums:
         import numpy
 
         self._places = numpy.concatenate([numpy.arange(place.start, place.stop) for place, _, _ in sums])
-        self._weights = numpy.array([weight for _, weights, _ in sums for weight in weights], numpy.int64)
+        self._weights = numpy.concatenate([weights for _, weights, _ in sums], dtype=numpy.int64)
         ends = numpy.cumsum([len(weights) for _, weights, _ in sums])
         self._begins = numpy.concatenate(([0], ends[:-1]))
         self._constants = numpy.array([constant for _, _, constant in sums], numpy.int64)

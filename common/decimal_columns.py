@@ -19,12 +19,13 @@ def digits_of(numbers: NDArray[Any]) -> NDArray[Any] | None:
     width = len(str(int(numbers.max())))
     if len(str(int(numbers.min()))) != width:
         return None
-    digits: NDArray[Any] = numbers[:, None] // _powers(width) % 10 + _ZERO
+    digits: NDArray[Any] = numbers[:, None] // powers_of_ten(width) % 10 + _ZERO
     return digits
 
 
 @cache
-def _powers(width: int) -> NDArray[Any]:
+def powers_of_ten(width: int) -> NDArray[Any]:
+    """What each digit counts, the first one first. REQUIRES at most 19 digits."""
     import numpy
 
     return numpy.array([10**place for place in range(width - 1, -1, -1)], numpy.int64)

@@ -9,7 +9,7 @@ Java: java.lang.String#hashCode
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rocketlet.common.java_numbers import INT32_MAX, ascii_hash, utf8_hash
@@ -44,7 +44,7 @@ def hash_column(texts: list[bytes]) -> NDArray[Any]:
         joined = b"".join(texts)
         if joined.isascii():
             table = np.frombuffer(joined, np.uint8).reshape(len(texts), size)
-            hashes: NDArray[Any] = (table.astype(np.uint32) @ _falling(size)).view(np.int32)
+            hashes: NDArray[Any] = (table.astype(np.uint32) @ falling_powers(size)).view(np.int32)
             return hashes
     return np.array(string_hashes(texts), np.int32)
 
@@ -55,16 +55,15 @@ def hash_of_rows(prefix: bytes, rows: NDArray[Any]) -> NDArray[Any]:
 
     size = rows.shape[1]
     prefix_hash = ascii_hash(prefix) * pow(31, size, 1 << 32) & 0xFFFFFFFF
-    hashes: NDArray[Any] = (rows.astype(np.uint32) @ _falling(size) + np.uint32(prefix_hash)).view(np.int32)
+    hashes: NDArray[Any] = (rows.astype(np.uint32) @ falling_powers(size) + np.uint32(prefix_hash)).view(np.int32)
     return hashes
 
 
-@lru_cache(256)
-def _falling(size: int) -> NDArray[Any]:
-    """31^(size - 1) down to 1, modulo 2^32."""
-    import numpy as np
-
-    return np.array([pow(31, size - 1 - place, 1 << 32) for place in range(size)], np.uint32)
+def falling_powers(size: int) -> NDArray[Any]:
+    """31^(size - 1) down to 1, modulo 2^32 (uint32): what each byte of a text counts in its hash. REQUIRES at most
+    256 KiB."""
+    span = _SPAN if size <= _SPAN else _WIDE_SPAN
+    return _powers(span)[0][span - size :]
 
 
 def _mixed_hashes(texts: list[bytes]) -> list[int]:

@@ -45,3 +45,8 @@ def test_columns_of_hashes(texts: list[bytes], size: int) -> None:
     assert hash_column(equal).tolist() == [utf8_hash(text) for text in equal]
     rows = np.frombuffer(b"".join(equal), np.uint8).reshape(20, 5)[:, :size]
     assert hash_of_rows(b"topic#", rows).tolist() == [utf8_hash(b"topic#" + text[:size]) for text in equal]
+
+
+def test_rows_of_any_length_are_hashed() -> None:
+    text = b"0123456789abcdef" * 2049  # longer than the table of powers that most need
+    assert hash_of_rows(b"T#", np.frombuffer(text, np.uint8)[None]).tolist() == [utf8_hash(b"T#" + text)]
