@@ -31,10 +31,9 @@ from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_ext import ConsumeQueueExt
 from rocketlet.store.consume_queue_table import ConsumeQueueTable
 from rocketlet.store.index_file import IndexItem
-from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, entries_of, pack_entries
+from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, entries_of
 from rocketlet.store.layout.index_layout import IndexColumns
 from rocketlet.store.message_index import MessageIndex
-from rocketlet.store.message_run import NotedRun
 from rocketlet.store.watermark import Watermark
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ class NotedRecords:
         return below
 
 
-AnyNoted = Noted | NotedRun | NotedRecords
+AnyNoted = Noted | NotedRecords
 
 
 class Dispatch:
@@ -154,9 +153,7 @@ class Dispatch:
         filed = 0
         try:
             for filed, note in enumerate(noted):  # noqa: B007 - after an error it says how far we came
-                if isinstance(note, NotedRun):
-                    self._file_run(note)
-                elif isinstance(note, NotedRecords):
+                if isinstance(note, NotedRecords):
                     self._file_records(note)
                 else:
                     self._file(note)
@@ -182,10 +179,7 @@ class Dispatch:
     def forget_dropped(self) -> None:
         """Some queues were dropped: what is noted for such gets no entry, only its keys."""
         for place, note in enumerate(self.noted):
-            if isinstance(note, NotedRun):
-                if not self._is_live(note.queue):
-                    note.queue_offset = -1
-            elif isinstance(note, NotedRecords):
+            if isinstance(note, NotedRecords):
                 note.entries = [entries for entries in note.entries if self._is_live(entries.queue)]
             elif not self._is_live(note[0]):
                 self.noted[place] = (note[0], -1, *note[2:])
@@ -206,22 +200,6 @@ class Dispatch:
                 self._keys.append(prefix + key)
                 self._offsets.append(log_offset)
                 self._times.append(timestamp)
-
-    def _file_run(self, note: NotedRun) -> None:
-        queue, log_offsets = note.queue, note.log_offsets
-        if note.queue_offset >= 0:
-            codes = note.run.tags_codes
-            if queue.ext is not None and self._queues.writes_ext:
-                all_codes = [codes] * len(log_offsets) if isinstance(codes, int) else codes
-                codes = [_append_unit(queue.ext, code, note.timestamp, b"") for code in all_codes]
-            self._file_entries(queue, note.queue_offset, pack_entries(log_offsets, note.sizes, codes))
-        if self._with_index:
-            self._hash_keys()
-            hashes, keys_each = note.run.key_hashes(queue.hash_prefix)
-            if len(hashes):
-                places = log_offsets if keys_each == 1 else log_offsets.repeat(keys_each)
-                self._hashed.append(IndexColumns(hashes, places, note.timestamp))
-                self._hashed_count += len(hashes)
 
     def _file_records(self, note: NotedRecords) -> None:
         while note.entries:  # what is filed is gone from here, should the disk be full half-way
@@ -316,6 +294,4 @@ def _first_end_of(note: AnyNoted) -> int:
 def _last_of(note: AnyNoted) -> LastRecord:
     if isinstance(note, NotedRecords):
         return note.last
-    if isinstance(note, NotedRun):
-        return LastRecord(int(note.log_offsets[-1]), int(note.sizes[-1]), note.timestamp)
     return LastRecord(note[2], note[3], note[5])

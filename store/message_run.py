@@ -23,8 +23,7 @@ from rocketlet.common.host import V4_SIZE
 from rocketlet.common.java_hashes import hash_column
 from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.message_record import HEAD, HEAD_SIZE, MAGIC_V1, Buffer, head_dtype
-from rocketlet.store.consume_queue import ConsumeQueue
-from rocketlet.store.message import Put
+from rocketlet.store.message import Appended, Put
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -187,14 +186,12 @@ class AppendedRun:
     store_timestamp: int
     end: int
 
+    @staticmethod
+    def of(each: Sequence[Appended]) -> AppendedRun:
+        """The same of messages that were put one by one."""
+        import numpy
 
-@dataclass(slots=True)
-class NotedRun:
-    """A run that is in the log but not filed yet."""
-
-    queue: ConsumeQueue
-    queue_offset: int  # -1: no entry, for its queue has been deleted
-    log_offsets: NDArray[Any]
-    sizes: NDArray[Any]
-    timestamp: int
-    run: Run
+        first, last = each[0], each[-1]
+        log_offsets = numpy.array([appended.log_offset for appended in each])
+        size = sum(appended.size for appended in each)
+        return AppendedRun(log_offsets, size, first.queue_offset, last.store_timestamp, last.end)

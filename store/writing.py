@@ -13,6 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from rocketlet.common.clock import WallClock
 from rocketlet.common.message_flags import PREPARED, ROLLBACK, TRANSACTION_MASK
@@ -36,7 +37,10 @@ from rocketlet.store.errors import (
 from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, pack_entries
 from rocketlet.store.layout.index_layout import IndexColumns
 from rocketlet.store.message import Appended, Put
-from rocketlet.store.message_run import AppendedRun, NotedRun, Run
+from rocketlet.store.message_run import AppendedRun, Run
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _log = logging.getLogger("rocketlet.store.writing")
 
@@ -116,6 +120,8 @@ class Writing:
         topic, queue_id = run.shared.topic, run.shared.queue_id
         queue = self._queues.queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
         assert queue.delay_ms is None
+        if queue.ext is not None and self._queues.writes_ext:
+            return AppendedRun.of(self.put_batch(run.puts()))  # each entry refers to a unit of its own
         sizes = run.sizes(queue.topic_field)
         ends = sizes.cumsum()
         size, count = int(ends[-1]), len(sizes)
@@ -135,7 +141,10 @@ class Writing:
         log_offsets = begin + ends - sizes
         self._log.append_run(run.encode(queue.topic_field, sizes, log_offsets, queue_offset, now))
         queue.next_offset += count
-        self._dispatch.noted.append(NotedRun(queue, queue_offset, log_offsets, sizes, now, run))
+        entries = pack_entries(log_offsets, sizes, run.tags_codes)
+        hashes, keys_each = run.key_hashes(queue.hash_prefix)
+        keys = IndexColumns(hashes, log_offsets.repeat(keys_each), now)
+        self._note(log_offsets, sizes, now, [NotedEntries(queue, queue_offset, entries)], keys)
         self.count += count
         self.bytes += size
         return AppendedRun(log_offsets, size, queue_offset, now, begin + size)
@@ -185,12 +194,25 @@ class Writing:
             first += messages
         hashes = run.key_hashes
         keys = IndexColumns(hashes.ravel(), log_offsets.repeat(hashes.shape[1]), now)
-        self._dispatch.noted.append(NotedRecords(log_offsets, sizes, numpy.full(count, now), noted, keys))
+        self._note(log_offsets, sizes, now, noted, keys)
         self.count += count
         self.bytes += size
         totals = numpy.add.reduceat(sizes_by_queue, firsts).tolist()
         flows = [(queue.queue_id, messages, total) for (queue, messages), total in zip(queues, totals, strict=True)]
         return AppendedColumns(log_offsets, sizes, queue_offsets, flows, begin + size)
+
+    def _note(
+        self,
+        log_offsets: NDArray[Any],
+        sizes: NDArray[Any],
+        timestamp: int,
+        entries: list[NotedEntries],
+        keys: IndexColumns,
+    ) -> None:
+        import numpy
+
+        timestamps = numpy.full(len(sizes), timestamp)
+        self._dispatch.noted.append(NotedRecords(log_offsets, sizes, timestamps, entries, keys))
 
     def _size_of(self, message: Put, queue: ConsumeQueue) -> int:
         """The size of its record; raises where it breaks a limit."""
