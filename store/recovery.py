@@ -253,7 +253,10 @@ class Recovery:
         index = self._index_rebuild(progress)
         healing = Healing(self._disk, self._log, self._queues, self._root)
         flushed_time = self._checkpoint.times.log_timestamp if progress is None else 0
-        sealed = sealed_end(self._disk, self._root, self._log.file_size)
+        files = self._log.files
+        sealed = sealed_end(self._disk, self._root, files.file_size)
+        if files.last is not None:
+            sealed = min(sealed, files.last.end)  # of files that are gone nothing can be put right
         evidence = Evidence(self._report.was_clean, flushed_time, self._disk.sector, sealed)
         sink = _Both(queues, index, self._go_on)
         walk = LogWalk(
