@@ -44,6 +44,7 @@ class LogFlush:
         self._log = log
         self._appended = appended
         self._config = config
+        self._turn = trio.Lock()
         self._requested = 0
         self._wake = trio.Event()
         self.flushed = Watermark()
@@ -100,6 +101,17 @@ class LogFlush:
 
     async def flush_once(self) -> None:
         """Flush all that is appended by now. Raises FlushFailed."""
+        # One at a time: of two flushes of a file at once, the kernel tells only one that a page could not be written.
+        try:
+            self._turn.acquire_nowait()
+        except trio.WouldBlock:
+            await self._turn.acquire()
+        try:
+            await self._flush_appended()
+        finally:
+            self._turn.release()
+
+    async def _flush_appended(self) -> None:
         begin, end = self.flushed.value, self._log.end
         if end <= begin:
             return
