@@ -27,6 +27,7 @@ from rocketlet.store.consume_queue_table import ConsumeQueueTable, QueueFlush
 from rocketlet.store.disk import PAGE, Disk
 from rocketlet.store.dispatch import Dispatch
 from rocketlet.store.errors import FlushFailed, FlushTimeout
+from rocketlet.store.flush_marks import FlushMarks
 from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.offload import offload
 from rocketlet.store.watermark import Watermark
@@ -44,6 +45,7 @@ class LogFlush:
         self._log = log
         self._appended = appended
         self._config = config
+        self._marks = FlushMarks(disk, config().store_path_root_dir, log.files)
         self._turn = trio.Lock()
         self._requested = 0
         self._wake = trio.Event()
@@ -115,10 +117,16 @@ class LogFlush:
         begin, end = self.flushed.value, self._log.end
         if end <= begin:
             return
-        flush = self._log.flush_to(begin, end)
+        flush, note = self._log.flush_to(begin, end), self._marks.note_of(end)
         self.rounds += 1
+
+        def flush_and_note() -> None:
+            flush()
+            if self.flushed.failure is None:
+                note()
+
         try:
-            await offload(self._disk, flush)
+            await offload(self._disk, flush_and_note)
         except OSError as error:
             raise self.fail(error) from error
         if self.flushed.failure is None:

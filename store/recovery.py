@@ -27,6 +27,7 @@ from rocketlet.store.consume_queue_table import MANY, ConsumeQueueTable
 from rocketlet.store.disk import Disk
 from rocketlet.store.dispatch import LastRecord
 from rocketlet.store.errors import CorruptStore
+from rocketlet.store.flush_marks import flushed_end, forget_flushed
 from rocketlet.store.healing import Healing
 from rocketlet.store.kept_aside import keep_aside
 from rocketlet.store.layout.file_names import (
@@ -255,9 +256,10 @@ class Recovery:
         flushed_time = self._checkpoint.times.log_timestamp if progress is None else 0
         files = self._log.files
         sealed = sealed_end(self._disk, self._root, files.file_size)
+        flushed = max(sealed, flushed_end(self._disk, self._root, files))
         if files.last is not None:
-            sealed = min(sealed, files.last.end)  # of files that are gone nothing can be put right
-        evidence = Evidence(self._report.was_clean, flushed_time, self._disk.sector, sealed)
+            flushed = min(flushed, files.last.end)  # of files that are gone nothing can be put right
+        evidence = Evidence(self._report.was_clean, flushed_time, self._disk.sector, flushed)
         sink = _Both(queues, index, self._go_on)
         walk = LogWalk(
             self._log, sink, evidence, healing.heal, delays=self._queues.delays,
@@ -304,6 +306,7 @@ class Recovery:
         report.last = walk.last
         if report.last is None and progress is not None:
             report.last = self._last_of(progress)
+        forget_flushed(self._disk, self._root, walk.end)
         report.cut_bytes = self._cut(walk.end)
         for loss in walk.losses:
             self._disk.remove(seal_path(self._root, loss.log_offset - loss.log_offset % self._log.file_size))
