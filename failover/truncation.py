@@ -6,7 +6,7 @@ exists:
     intend   an intent, `rocketlet/truncation.json`, is made durable; the store is closed
     finish   1  the bytes to be cut are copied into a file of `rocketlet/cut/`, for inspection
              2  the progress point is deleted if it lies beyond the cut
-             3  the log's later files are deleted, and the tail of the truncated one is zeroed
+             3  seals of what is cut and the log's later files are deleted, and the tail of the truncated one is zeroed
              4  the store is marked as not cleanly closed, so that recovery repairs queues and index
              5  the epochs are cut
              6  the intent is deleted
@@ -32,6 +32,7 @@ from rocketlet.store.disk import Disk
 from rocketlet.store.errors import CorruptStore
 from rocketlet.store.layout.file_names import ABORT, CHECKPOINT, PROGRESS, offset_name, parse_offset
 from rocketlet.store.mapped_file import MappedFile, data_pieces
+from rocketlet.store.seal_files import drop_seals
 
 log = logging.getLogger("rocketlet.failover.truncation")
 
@@ -88,6 +89,8 @@ def finish(disk: Disk, config: StoreConfig, state_file: OwnStateFile, state: Own
     disk.write_file(f"{root}/{ABORT}", b"")
     if not intent.cut:
         disk.remove(f"{root}/{CHECKPOINT}")  # left in place, it would keep a store without a log from being opened
+    # These would prove that the cut bytes were in the log, and recovery would put lost records in their place.
+    drop_seals(disk, root, intent.cut - intent.cut % config.mapped_file_size_commit_log)
     _cut(disk, config, intent.cut)
     state = replace(state, epochs=state.epochs.cut(intent.cut))
     state_file.write(state)

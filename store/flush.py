@@ -27,6 +27,7 @@ from rocketlet.store.consume_queue_table import ConsumeQueueTable, QueueFlush
 from rocketlet.store.disk import PAGE, Disk
 from rocketlet.store.dispatch import Dispatch
 from rocketlet.store.errors import FlushFailed, FlushTimeout
+from rocketlet.store.flush_marks import FlushMarks
 from rocketlet.store.message_index import MessageIndex
 from rocketlet.store.offload import offload
 from rocketlet.store.watermark import Watermark
@@ -44,6 +45,8 @@ class LogFlush:
         self._log = log
         self._appended = appended
         self._config = config
+        self._marks = FlushMarks(disk, config().store_path_root_dir, log.files)
+        self._turn = trio.Lock()
         self._requested = 0
         self._wake = trio.Event()
         self.flushed = Watermark()
@@ -100,13 +103,30 @@ class LogFlush:
 
     async def flush_once(self) -> None:
         """Flush all that is appended by now. Raises FlushFailed."""
+        # One at a time: of two flushes of a file at once, the kernel tells only one that a page could not be written.
+        try:
+            self._turn.acquire_nowait()
+        except trio.WouldBlock:
+            await self._turn.acquire()
+        try:
+            await self._flush_appended()
+        finally:
+            self._turn.release()
+
+    async def _flush_appended(self) -> None:
         begin, end = self.flushed.value, self._log.end
         if end <= begin:
             return
-        flush = self._log.flush_to(begin, end)
+        flush, note = self._log.flush_to(begin, end), self._marks.note_of(end)
         self.rounds += 1
+
+        def flush_and_note() -> None:
+            flush()
+            if self.flushed.failure is None:
+                note()
+
         try:
-            await offload(self._disk, flush)
+            await offload(self._disk, flush_and_note)
         except OSError as error:
             raise self.fail(error) from error
         if self.flushed.failure is None:

@@ -9,9 +9,9 @@ next one that is provably whole: magic, lengths, body CRC and its own log offset
   were flushed and acknowledged, and must not be lost with it.
 
 `is_rotten` decides; docs/decisions/damaged-logs.md gives the reasons. It says rotten only on proof: the store was
-closed cleanly; or the damage lies in or before a sealed file; or the record after the damage is older than what the
-checkpoint knows to be flushed; or the damage cannot be a tear, since a page that was not written holds zeros from some
-byte on to the end of its sector, and no sector of the damage does.
+closed cleanly; or the damage lies before the end of a sealed file or before a flush mark; or the record after it is
+older than what the checkpoint knows to be flushed; or the damage cannot be a tear, since a page that was not written
+holds zeros from some byte on to the end of its sector, and no sector of the damage does.
 
 One by one a record takes 4 to 5 µs. So a walk over many goes by stretches of 4 MiB: where every record of one is whole,
 the sink gets their columns (record_columns.py), for a quarter of that. Any other stretch, and a small log, which need
@@ -73,7 +73,7 @@ class Evidence:
     is_clean: bool  # the store was closed, so everything had been flushed
     flushed_time: int  # store time of a record that is known to be flushed; 0: none
     sector: int  # what a disk writes whole or not at all
-    sealed_end: int = 0  # the log was flushed up to there once, for the file that ends there was sealed
+    flushed_end: int = 0  # the log was flushed up to there once, as a seal or a flush mark says
 
 
 class LogWalk:
@@ -193,7 +193,7 @@ class LogWalk:
         evidence = self._evidence
         if evidence is None or evidence.is_clean or record.store_timestamp < evidence.flushed_time:
             return False
-        if offset < evidence.sealed_end:
+        if offset < evidence.flushed_end:
             return False
         if b"\0" in record.topic:
             return True
@@ -223,13 +223,15 @@ class LogWalk:
     def _skip_damage(self, file: MappedFile, at: int, fault: Fault) -> int | None:
         """Where to continue after damage; None where the log ends there."""
         next_offset, witness = self._next_whole(file, at, fault)
-        offset = file.begin + at
+        offset, evidence = file.begin + at, self._evidence
+        flushed_end = evidence.flushed_end if evidence is not None else 0
+        is_clean = evidence is not None and evidence.is_clean
+        if offset < flushed_end and (next_offset is None or (next_offset > flushed_end and not is_clean)):
+            next_offset = flushed_end  # what lies behind may be torn, and is judged by itself
         if next_offset is None:
-            if self._evidence is None or offset >= self._evidence.sealed_end:
-                return None
-            next_offset = self._evidence.sealed_end  # the records of all of its end are damaged
+            return None
         loss = Loss(offset, next_offset - offset, fault, self._newest)
-        if self._evidence is not None and not self._is_rotten(loss, witness):
+        if evidence is not None and not self._is_rotten(loss, witness):
             return None
         if self._heal is not None and not self._heal(loss):
             return None
@@ -285,7 +287,7 @@ class LogWalk:
             is_older = witness.store_timestamp < self._newest - _CLOCK_STEP
             if is_older or not self._sink.is_expected(witness):
                 return False  # a leftover of a log that Java cut without zeroing what followed
-        if evidence.is_clean or loss.log_offset < evidence.sealed_end:
+        if evidence.is_clean or loss.log_offset < evidence.flushed_end:
             return True
         if witness is not None and 0 < witness.store_timestamp < evidence.flushed_time:
             return True

@@ -27,6 +27,7 @@ from rocketlet.store.consume_queue_table import MANY, ConsumeQueueTable
 from rocketlet.store.disk import Disk
 from rocketlet.store.dispatch import LastRecord
 from rocketlet.store.errors import CorruptStore
+from rocketlet.store.flush_marks import flushed_end, forget_flushed
 from rocketlet.store.healing import Healing
 from rocketlet.store.kept_aside import keep_aside
 from rocketlet.store.layout.file_names import (
@@ -253,8 +254,12 @@ class Recovery:
         index = self._index_rebuild(progress)
         healing = Healing(self._disk, self._log, self._queues, self._root)
         flushed_time = self._checkpoint.times.log_timestamp if progress is None else 0
-        sealed = sealed_end(self._disk, self._root, self._log.file_size)
-        evidence = Evidence(self._report.was_clean, flushed_time, self._disk.sector, sealed)
+        files = self._log.files
+        sealed = sealed_end(self._disk, self._root, files.file_size)
+        flushed = max(sealed, flushed_end(self._disk, self._root, files))
+        if files.last is not None:
+            flushed = min(flushed, files.last.end)  # of files that are gone nothing can be put right
+        evidence = Evidence(self._report.was_clean, flushed_time, self._disk.sector, flushed)
         sink = _Both(queues, index, self._go_on)
         walk = LogWalk(
             self._log, sink, evidence, healing.heal, delays=self._queues.delays,
@@ -301,6 +306,7 @@ class Recovery:
         report.last = walk.last
         if report.last is None and progress is not None:
             report.last = self._last_of(progress)
+        forget_flushed(self._disk, self._root, walk.end)
         report.cut_bytes = self._cut(walk.end)
         for loss in walk.losses:
             self._disk.remove(seal_path(self._root, loss.log_offset - loss.log_offset % self._log.file_size))

@@ -28,6 +28,7 @@ SEALS: Final = f"{OWN}/seals"
 TOMBSTONES: Final = f"{OWN}/tombstones.json"
 DAMAGED: Final = f"{OWN}/damaged"
 PROGRESS: Final = f"{OWN}/progress.json"
+FLUSHED: Final = f"{OWN}/flushed"
 
 BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"  # 5.x
 DLEDGER_PREFIX: Final = "dledger-"  # dledger-<self id>/data

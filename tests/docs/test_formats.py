@@ -14,7 +14,7 @@ from rocketlet.common.java_numbers import index_key_hash, string_hash
 from rocketlet.common.message_record import BatchItem, Fault, Record, check, decode, encode, encode_batch
 from rocketlet.remoting import frame_codec
 from rocketlet.remoting.command import Command, HeaderType, Language
-from rocketlet.store.layout import checkpoint_layout, queue_ext_layout, seal_layout
+from rocketlet.store.layout import checkpoint_layout, flush_mark_layout, queue_ext_layout, seal_layout
 from rocketlet.store.layout.consume_queue_entry import ENTRY
 from rocketlet.store.layout.index_layout import IndexGeometry, IndexTable
 
@@ -111,3 +111,11 @@ def test_the_seal() -> None:
     assert written
     data = bytes.fromhex(re.sub(r"\s", "", written[1]))
     assert data == seal_layout.encode(seal_layout.Seal(1 << 30, 5, 4, (0x11223344, 0x55667788)))[:-4]
+
+
+def test_the_flush_mark() -> None:
+    text = (FORMATS / "rocketlet-files.md").read_text("utf-8")
+    written = re.search(r"`(524f434b464c[0-9a-f\s]+)`", text)
+    assert written
+    data = bytes.fromhex(re.sub(r"\s", "", written[1]))
+    assert data == flush_mark_layout.encode(flush_mark_layout.FlushMark(1 << 30, 4096, 0x11223344))

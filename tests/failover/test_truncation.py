@@ -33,7 +33,7 @@ def message(number: int) -> Put:
     return Put("T", number % 2, b"%d" % number * 40, b"", born_host=HOST, store_host=HOST)
 
 
-async def filled(count: int) -> tuple[MemoryDisk, list[int]]:
+async def filled(count: int, *, sealed: bool = False) -> tuple[MemoryDisk, list[int]]:
     """The store of a killed process, and the ends of its messages."""
     disk = MemoryDisk(page_size=512)
     store = MessageStore(disk, CONFIG, ManualClock())
@@ -43,6 +43,8 @@ async def filled(count: int) -> tuple[MemoryDisk, list[int]]:
         ends.append(store.put(message(number)).end)
         store.settle()
     await store.flush()
+    if sealed:
+        assert await store._seals.seal_all()
     OwnStateFile(disk, CONFIG).write(OwnState("s", "g", 3, Epochs([(1, 0), (2, ends[4]), (3, ends[-1])])))
     return disk.copy(), ends
 
@@ -82,6 +84,15 @@ async def test_the_log_ends_at_the_cut_and_the_rest_is_kept_aside(kept: int, aut
     assert end == cut
     assert sum(b"%d" % number * 40 in b"".join(found) for number in range(kept)) == kept
     assert finish(disk) == state, "there is nothing left to do"
+
+
+@pytest.mark.parametrize("kept", [0, 7, 30])
+async def test_what_proved_that_the_cut_bytes_were_flushed_goes_with_them(kept: int, autojump_clock: MockClock) -> None:
+    disk, ends = await filled(80, sealed=True)
+    cut = ends[kept - 1] if kept else 0
+    truncation.intend(disk, CONFIG, truncation.Intent(cut, ends[-1], 4))
+    finish(disk)
+    assert (await bodies(disk))[1] == cut
 
 
 @pytest.mark.slow

@@ -1,14 +1,17 @@
-"""The flush of many queues lets others run, and one that is given up leaves nothing undone."""
+"""The flush of many queues lets others run, and one that is given up leaves nothing undone; those of the log take
+turns."""
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 from random import Random
 
 import pytest
 import trio
+import trio.testing
 
-from rocketlet.store.memory_disk import MemoryDisk
+from rocketlet.store.memory_disk import MemoryDisk, _File
 from rocketlet.store.message_store import MessageStore
 from tests.support.store_model import message, small_config
 
@@ -105,4 +108,42 @@ async def test_a_queue_that_is_set_back_during_a_flush_stays_dirty() -> None:
     flush.done()
     assert (queue.end, queue.is_dirty) == (12, True)
     assert queue.flushed <= 4
+    await store.close()
+
+
+class SlowDisk(MemoryDisk):
+    """A flush that ends when it may, in a thread."""
+
+    def __init__(self) -> None:
+        super().__init__(page_size=64)
+        self.may_end = threading.Event()
+        self.running = self.most = 0
+
+    def flush(self, file: _File, path: str) -> None:
+        if self.inline:
+            super().flush(file, path)
+            return
+        self.running += 1
+        self.most = max(self.most, self.running)
+        assert self.may_end.wait(10)
+        super().flush(file, path)
+        self.running -= 1
+
+
+async def test_flushes_of_the_log_do_not_overlap() -> None:
+    """Of two at once the kernel tells one that a page was lost, and the other would count that page as flushed."""
+    disk = SlowDisk()
+    store = await opened(disk)
+    disk.inline = False
+    store.put(message("T", 0, b"first"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store._log_flush.flush_once)
+        await trio.testing.wait_all_tasks_blocked()
+        store.put(message("T", 0, b"second"))
+        nursery.start_soon(store._log_flush.flush_once)
+        await trio.testing.wait_all_tasks_blocked()
+        disk.may_end.set()
+    assert disk.most == 1
+    assert store.flushed.value == store.log.end
+    disk.inline = True
     await store.close()

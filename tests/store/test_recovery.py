@@ -67,6 +67,7 @@ def reopen(model: StoreModel) -> StoreModel:
 def forget_progress(model: StoreModel) -> None:
     """As in another program's directory."""
     model.disk.remove(f"{ROOT}/rocketlet/progress.json")
+    model.disk.remove(f"{ROOT}/rocketlet/flushed")
 
 
 def entry_of(model: StoreModel, number: int) -> tuple[int, int, int]:
@@ -209,10 +210,18 @@ class TestDamageInTheMiddle:
         assert model.store.log.end == last.end
         assert_all_but(model, 60)
 
-    def test_a_log_truncated_by_java_does_not_come_back(self) -> None:
-        """After the end of a log truncated by Java there are intact old records, older than those before them."""
+    @pytest.mark.parametrize("had_crashed", [False, True])
+    def test_a_log_truncated_by_java_does_not_come_back(self, had_crashed: bool) -> None:
+        """After the end of a log truncated by Java there are intact old records, older than those before them.
+
+        If Java got it from a broker of ours that had crashed, that one's flush mark lies behind the cut.
+        """
         model = model_of(60)
+        marks = model.disk.files()[f"{ROOT}/rocketlet/flushed"]
         forget_progress(model)
+        if had_crashed:
+            model.disk.put_file(f"{ROOT}/rocketlet/flushed", marks)
+            model.disk.put_file(f"{ROOT}/abort", b"")
         cut = model.kept[30].at.log_offset
         old = model.kept[30:]
         content = bytearray(model.disk.files()[f"{LOG}/{cut - cut % 2048:020d}"])

@@ -219,6 +219,19 @@ class TestASealIsProofThatTheLogWasFlushed:
         assert store.log.end == 3 * 8192
         assert store.put(message("T", 0, b"goes on")).log_offset == 3 * 8192
 
+    def test_a_log_whose_sealed_files_are_gone_ends_with_the_files_that_are_left(self) -> None:
+        model = self.model()
+        model.kill()
+        for begin in (2 * 8192, 3 * 8192):
+            model.disk.remove(f"{ROOT}/commitlog/{begin:020d}")
+        path = f"{ROOT}/commitlog/{8192:020d}"
+        content = model.disk.files()[path]
+        model.disk.put_file(path, content[:4096].ljust(8192, b"\0"))
+        store = model.store = model._new()
+        model.run(store.open)
+        assert store.log.end == 2 * 8192
+        assert store.put(message("T", 0, b"goes on")).log_offset == 2 * 8192
+
     def test_truncated_bytes_are_kept_aside(self) -> None:
         model = StoreModel(small_config(mapped_file_size_commit_log=8192), page_size=512)
         for number in range(20):
