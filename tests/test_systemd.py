@@ -43,12 +43,23 @@ def test_systemd_accepts_the_unit(unit: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.stem)
+def test_the_service_may_write_every_file_that_it_is_given(unit: Path) -> None:
+    """Settings, too: a change while it runs is refused where their file cannot be written."""
+    (state,) = re.findall(r"^StateDirectory=(.+)$", unit.read_text(), re.M)
+    paths = [word.rpartition("=")[2] for word in command(unit)[1:] if "/" in word]
+    assert len(paths) == 2
+    assert [path for path in paths if not path.startswith(f"%S/{state}/")] == []
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.stem)
 @pytest.mark.process
 def test_the_program_takes_its_flags(unit: Path, tmp_path: Path) -> None:
     program, *words = (word.replace("%S", str(tmp_path)).replace("%i", "small") for word in command(unit))
     name = Path(program).name
     assert name in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    words = [word.replace("/etc/rocketlet", str(ROOT / "conf")) for word in words]
+    settings = Path(words[words.index("-c") + 1])
+    settings.parent.mkdir()
+    shutil.copy(ROOT / "conf" / settings.name, settings)
     done = subprocess.run(
         [sys.executable, "-m", MODULES[name], "-p", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )

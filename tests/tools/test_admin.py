@@ -476,6 +476,14 @@ def test_settings_are_shown_and_changed(admin: Admin, broker: str) -> None:
     assert re.search(r"^orderMessageEnable +=  false$", admin("getNamesrvConfig").out, re.M)
 
 
+def test_a_broker_named_by_its_address_is_asked_without_a_name_server(
+    admin: Admin, broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1:1")
+    assert admin("getBrokerConfig", "-b", broker, "--json").rows[0]["settings"]["brokerName"] == "broker-a"
+    assert admin("updateBrokerConfig", "-b", broker, "-k", "fileReservedTime", "-v", 72).code == 0
+
+
 def test_keys_and_values(admin: Admin) -> None:
     assert admin("updateKvConfig", "-s", "space", "-k", "key", "-v", "value").code == 0
     assert admin("deleteKvConfig", "-s", "space", "-k", "key").lines == ["delete kv config from namespace success."]

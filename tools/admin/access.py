@@ -29,7 +29,7 @@ from rocketlet.tools.admin.command import (
     Result,
     Said,
     Table,
-    brokers_chosen,
+    addresses_chosen,
     command,
     one_of,
 )
@@ -133,7 +133,7 @@ async def cluster_acl_config_version(calls: Admin, broker: str | None, cluster: 
     """Show the version of each file of accounts."""
     one_of(broker, cluster)
     rows: list[dict[str, Any]] = []
-    for address in (await brokers_chosen(calls, broker, cluster)).values():
+    for address in await addresses_chosen(calls, broker, cluster):
         settings = await settings_of(calls, address, RequestCode.GET_BROKER_CONFIG)
         if settings.get("aclEnable") == "false":  # such a broker, RocketMQ's or ours, would never answer
             raise _without_accounts(address)
@@ -177,7 +177,7 @@ async def get_acl_config(calls: Admin, broker: str | None, cluster: str | None) 
 async def _send_to_all(
     calls: Admin, broker: str | None, cluster: str | None, code: RequestCode, header: Header
 ) -> list[str]:
-    addresses = list((await brokers_chosen(calls, broker, cluster)).values())
+    addresses = await addresses_chosen(calls, broker, cluster)
     for address in addresses:
         try:
             await calls.ask(address, code, header)

@@ -163,6 +163,11 @@ async def brokers_chosen(calls: Admin, broker: str | None, cluster: str | None) 
     return await calls.masters(cluster or "")
 
 
+async def addresses_chosen(calls: Admin, broker: str | None, cluster: str | None) -> list[str]:
+    """The addresses of the same brokers. That of -b counts without a name server, which may be down."""
+    return [broker] if broker else list((await calls.masters(cluster or "")).values())
+
+
 def one_of(broker: str | None, cluster: str | None) -> None:
     """Raise UsageError unless exactly one of -b and -c is given."""
     if bool(broker) == bool(cluster):

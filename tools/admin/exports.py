@@ -18,7 +18,7 @@ from rocketlet.remoting.protocol.inspection import BrokerStatsData, ViewBrokerSt
 from rocketlet.remoting.protocol.routing import TopicList
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.tools.admin.calls import Admin, AdminRefused, is_of_a_group
-from rocketlet.tools.admin.command import CLUSTER, Result, Said, brokers_chosen, command, one_of
+from rocketlet.tools.admin.command import CLUSTER, Result, Said, addresses_chosen, command, one_of
 from rocketlet.tools.admin.maintenance import runtime_info
 from rocketlet.tools.admin.settings import settings_of
 
@@ -49,7 +49,7 @@ async def export_metadata(
     one_of(broker, cluster)
     topics: dict[str, Any] = {}
     groups: dict[str, Any] = {}
-    for address in (await brokers_chosen(calls, broker, cluster)).values():
+    for address in await addresses_chosen(calls, broker, cluster):
         topics |= await _topics_of(calls, address, special)
         groups |= await _groups_of(calls, address)
     metadata: dict[str, Any] = {}

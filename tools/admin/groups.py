@@ -33,6 +33,7 @@ from rocketlet.tools.admin.command import (
     Result,
     Said,
     Table,
+    addresses_chosen,
     brokers_chosen,
     command,
     one_of,
@@ -107,7 +108,7 @@ async def delete_sub_group(calls: Admin, broker: str | None, cluster: str | None
     one_of(broker, cluster)
     header = DeleteSubscriptionGroupHeader(groupName=group, removeOffset=remove, cleanOffset=remove)
     lines = []
-    brokers = (await brokers_chosen(calls, broker, cluster)).values()
+    brokers = await addresses_chosen(calls, broker, cluster)
     if not await _is_known(calls, brokers, group, with_progress=remove, with_topics=bool(cluster)):
         raise AdminError(
             f"no broker that was asked knows consumer group {group}; consumerProgress lists those there are"

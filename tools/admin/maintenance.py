@@ -20,7 +20,17 @@ from rocketlet.remoting.protocol.kv import KVTable
 from rocketlet.remoting.protocol.routing import AddWritePermAnswerHeader, WipeWritePermAnswerHeader, WritePermHeader
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.tools.admin.calls import Admin, AdminRefused, is_of_a_group
-from rocketlet.tools.admin.command import BROKER, CLUSTER, Result, Said, Table, brokers_chosen, command, one_of
+from rocketlet.tools.admin.command import (
+    BROKER,
+    CLUSTER,
+    Result,
+    Said,
+    Table,
+    addresses_chosen,
+    brokers_chosen,
+    command,
+    one_of,
+)
 from rocketlet.tools.admin.groups import lag
 
 _HOUR_MS = 3_600_000.0
@@ -129,7 +139,7 @@ async def broker_status(calls: Admin, broker: str | None, cluster: str | None) -
     """Show the runtime info of a broker."""
     one_of(broker, cluster)
     lines, rows = [], []
-    for address in (await brokers_chosen(calls, broker, cluster)).values():
+    for address in await addresses_chosen(calls, broker, cluster):
         info = await runtime_info(calls, address)
         prefix = f"{address:<24}  " if cluster else ""
         lines += [f"{prefix}{key:<32}: {value}" for key, value in sorted(info.items())]

@@ -28,6 +28,7 @@ from rocketlet.tools.admin.command import (
     Result,
     Said,
     Table,
+    addresses_chosen,
     brokers_chosen,
     command,
     one_of,
@@ -78,7 +79,7 @@ async def set_consume_mode(
     one_of(broker, cluster)
     body = RequestMode(topic, group, mode, share)
     lines = []
-    brokers = (await brokers_chosen(calls, broker, cluster)).values()
+    brokers = await addresses_chosen(calls, broker, cluster)
     await _check_known(calls, brokers, topic, group)
     for address in brokers:
         await calls.ask(address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body.to_json())

@@ -18,7 +18,7 @@ from rocketlet.tools.admin.command import (
     CLUSTER,
     Result,
     Said,
-    brokers_chosen,
+    addresses_chosen,
     command,
     one_of,
     properties_lines,
@@ -41,8 +41,8 @@ async def settings_of(calls: Admin, address: str, code: RequestCode) -> dict[str
 async def get_broker_config(calls: Admin, broker: str | None, cluster: str | None) -> Result:
     """Show the settings of brokers."""
     one_of(broker, cluster)
-    addresses = (await brokers_chosen(calls, broker, cluster)).values()
-    return await _settings_table(calls, list(addresses), RequestCode.GET_BROKER_CONFIG)
+    addresses = await addresses_chosen(calls, broker, cluster)
+    return await _settings_table(calls, addresses, RequestCode.GET_BROKER_CONFIG)
 
 
 @command("getNamesrvConfig")
@@ -69,7 +69,7 @@ async def update_broker_config(calls: Admin, broker: str | None, cluster: str | 
     """Change a setting of running brokers; the table of settings marks those that allow it."""
     one_of(broker, cluster)
     body = f"{java_properties.format_entry(key, value)}\n".encode()
-    addresses = list((await brokers_chosen(calls, broker, cluster)).values())
+    addresses = await addresses_chosen(calls, broker, cluster)
     for address in addresses:
         await calls.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
     lines = [f"update broker config success, {address}" for address in addresses]
