@@ -3,7 +3,7 @@
 An answer may end the waits of twenty threads. Woken together, all of them sleep a second time, for the interpreter's
 lock, and each is woken once more, often on another core: half of what a send costs with 64 threads. Here each thread
 that runs again, and so has that lock, wakes the next one at once. That one is up when the first goes to sleep, and no
-other is. Nobody waits longer than the lock itself would make him wait.
+other is. No thread waits for another one's work: only for it to get the lock, which all of them need anyway.
 
 The wake-up of the engine's loop takes its place in the same queue, behind the threads that are due: so the loop gets
 the sends of all of them in one turn, as it would if all of them waited for the lock.
