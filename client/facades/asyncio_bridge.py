@@ -36,6 +36,7 @@ class AsyncioBridge(Bridge):
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
         self.thread = EngineThread.acquire()
+        self.wakes = self.thread.wakes
         self._run = HostedRun(self.thread, name)
         self._back: deque[Callable[[], object]] = deque()
         self._posted = False

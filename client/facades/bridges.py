@@ -24,6 +24,7 @@ from rocketlet.client.consuming.pulled_queue import MessageBuffer
 from rocketlet.client.errors import RAISED_BY_USERS, TooManyInFlight
 from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_result import SendResult
+from rocketlet.client.wake_queue import WakeQueue
 
 if TYPE_CHECKING:
     from rocketlet.client.sending.producer import ProducerEngine
@@ -41,6 +42,7 @@ class Bridge:
     """
 
     def __init__(self, name: str) -> None:
+        self.wakes = WakeQueue()
         self._stop = trio.Event()
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] = trio.open_nursery()
 

@@ -1,8 +1,8 @@
 """One trio loop in a thread of its own, for clients that live in plain threads or under asyncio.
 
 All such clients of a process share it: it starts with the first and ends with the last. A thread's calls go through a
-deque, and one call into the loop serves all that are in it by then. User callbacks run in one more thread, so that they
-may call the client.
+deque, and one call into the loop serves all that are in it by then. The loop is woken for it in its turn among the
+threads that it has woken (`wake_queue`). User callbacks run in one more thread, so that they may call the client.
 
 A process that forks must create its clients after the fork: a loop does not survive one, and an error says so.
 
@@ -17,6 +17,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ import trio
 
 from rocketlet.client.errors import RAISED_BY_USERS, ClientClosed, EngineFailed, InvalidUse
 from rocketlet.client.facades.bridges import innermost
+from rocketlet.client.wake_queue import WakeQueue
 
 log = logging.getLogger("rocketlet.client.engine_thread")
 
@@ -65,6 +67,8 @@ class EngineThread:
         self._users = 0
         self._jobs: deque[Callable[[], object]] = deque()
         self._posted = False
+        self._ended = False
+        self.wakes = WakeQueue()
         self._callbacks: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._callback_thread: threading.Thread | None = None
         ready = threading.Event()
@@ -76,23 +80,38 @@ class EngineThread:
         self._token = trio.lowlevel.current_trio_token()
         self.now = trio.lowlevel.current_clock().current_time
         self._stop = trio.Event()
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            ready.set()
-            await self._stop.wait()
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                ready.set()
+                await self._stop.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            # First the flag, then the jobs: a job runs here, or else its thread sees the flag.
+            self._ended = True
+            self._run_jobs()
 
     # ---- from other threads
 
     def post(self, job: Callable[[], object]) -> None:
         """Call a plain function on the loop, soon. Raises ClientClosed once the loop has ended."""
         self._jobs.append(job)
+        if self._ended:
+            raise ClientClosed("the client's loop has ended")
         if not self._posted:
             self._posted = True
-            try:
-                self._token.run_sync_soon(self._run_jobs)
-            except trio.RunFinishedError:
-                raise ClientClosed("the client's loop has ended") from None
+            if self.wakes.in_main_thread():
+                self._wake_loop()
+            else:
+                self.wakes.add(self._wake_loop_in_turn)
+
+    def _wake_loop(self) -> None:
+        with suppress(trio.RunFinishedError):  # the jobs have run then
+            self._token.run_sync_soon(self._run_jobs)
+
+    def _wake_loop_in_turn(self) -> None:
+        self._wake_loop()
+        self.wakes.next()
 
     def _run_jobs(self) -> None:
         # First the flag, then the jobs: a job that comes in between runs now, and one more call finds nothing to do.
@@ -143,7 +162,13 @@ class EngineThread:
             finally:
                 done(result, failure)
 
-        self.post(lambda: self._nursery.start_soon(host))
+        def start() -> None:
+            if self._ended:
+                done(None, ClientClosed("the client has ended"))
+            else:
+                self._nursery.start_soon(host)
+
+        self.post(start)
         return scope
 
     def call_back(self, callback: Callable[[], object]) -> None:

@@ -2,7 +2,7 @@
 
 A send is prepared in its caller's thread. A thread that sends alone then writes and reads its own socket
 (`direct_line`). Otherwise the send goes to the engine's loop through a deque, together with those of other threads at
-that moment, and the thread sleeps on a bare lock until the answer is there.
+that moment, and the thread sleeps until the answer is there (`wake_queue`).
 
 Java: none; a JVM client owns its threads
 """
@@ -54,6 +54,7 @@ class ThreadBridge(Bridge):
 
     def __init__(self, name: str) -> None:
         self.thread = EngineThread.acquire()
+        self.wakes = self.thread.wakes
         self.run = HostedRun(self.thread, name)
         self._port: ThreadPort | None = None
 
@@ -154,7 +155,7 @@ class ThreadPort(SendPort):
         alone = not self._handed and not self._pipeline.in_flight_sends
         if not (alone and self._direct.usable and self._direct.send(send)):
             self.submit(send)
-        return send.wait()
+        return send.wait(self._thread.wakes)
 
     def _continue_send(self, send: Send, answer: Answer) -> None:
         self._run.check()

@@ -9,7 +9,6 @@ Java: none
 
 from __future__ import annotations
 
-from _thread import allocate_lock
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -17,6 +16,7 @@ from typing import TypeAlias
 from rocketlet.client.errors import ClientError, TimedOut
 from rocketlet.client.sending.send_frames import Parts, SendTemplate
 from rocketlet.client.sending.send_result import SendResult
+from rocketlet.client.wake_queue import WakeQueue
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.connection import Connection
@@ -108,14 +108,10 @@ class Send:
             return False
         return True
 
-    def wait(self, timeout: float | None = None) -> SendResult:
+    def wait(self, wakes: WakeQueue, timeout: float | None = None) -> SendResult:
         """Wait in this thread for the result. Raises the send's error, or TimedOut."""
-        if not self.done:
-            lock = allocate_lock()
-            lock.acquire()
-            if self.when_done(lock.release) and not lock.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
-                self.take_back(lock.release)
-                raise TimedOut("the send is still in flight", topic=self.topic, elapsed_ms=1000 * (timeout or 0))
+        if not self.done and not wakes.sleep(self.when_done, self.take_back, timeout):
+            raise TimedOut("the send is still in flight", topic=self.topic, elapsed_ms=1000 * (timeout or 0))
         return self.outcome()
 
     def outcome(self) -> SendResult:

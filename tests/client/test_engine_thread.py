@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from queue import SimpleQueue
 
 import pytest
 import trio
@@ -65,6 +67,57 @@ def test_all_functions_posted_from_many_threads_run(engine: EngineThread) -> Non
         thread.join()
     engine.call(add, 1, 2)
     assert len(ran) == 800
+
+
+def in_a_thread(function: Callable[[], object]) -> SimpleQueue[object]:
+    """Call it in a thread other than the main one; where its result goes, or its error."""
+    ended: SimpleQueue[object] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            ended.put(function())
+        except ClientClosed as error:
+            ended.put(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return ended
+
+
+def test_the_loop_is_woken_after_the_threads_that_were_due_before(engine: EngineThread) -> None:
+    ran = threading.Event()
+    woken: list[str] = []
+    engine.wakes.add(lambda: woken.append("first"))
+    engine.wakes.add(lambda: woken.append("second"))
+    in_a_thread(lambda: engine.post(ran.set)).get(timeout=60)
+    assert not ran.is_set()
+    assert woken == ["first"]
+    engine.wakes.next()
+    assert woken == ["first", "second"]
+    assert not ran.is_set()
+    engine.wakes.next()
+    assert ran.wait(60)
+    engine.wakes.add(lambda: woken.append("third"))
+    assert woken == ["first", "second", "third"], "the loop has passed its turn on"
+
+
+def test_the_main_thread_wakes_the_loop_at_once(engine: EngineThread) -> None:
+    engine.wakes.add(lambda: None)  # a thread that was woken and does not run
+    assert engine.call(add, 1, 2) == 3
+
+
+def test_what_was_posted_before_the_loop_ended_runs_or_is_refused() -> None:
+    engine = EngineThread.acquire()
+    ran: list[str] = []
+    engine.wakes.add(lambda: None)  # a thread that was woken and does not run, so the loop is not woken for the others
+    in_a_thread(lambda: engine.post(lambda: ran.append("posted"))).get(timeout=60)
+    called = in_a_thread(lambda: engine.call(add, 1, 2))
+    trio.from_thread.run_sync(engine._stop.set, trio_token=engine._token)
+    engine._thread.join(60)
+    assert ran == ["posted"]
+    assert isinstance(called.get(timeout=60), ClientClosed)
+    engine.wakes.next()  # the loop's turn comes too late
+    with pytest.raises(ClientClosed):
+        engine.release()
 
 
 def test_sys_exit_in_a_callback_ends_no_thread(engine: EngineThread) -> None:
