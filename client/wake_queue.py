@@ -74,9 +74,11 @@ class WakeQueue:
         wake = partial(self.add, lock.release)
         if not begin(wake):
             return True
-        if not lock.acquire(timeout=limit):
-            if take_back(wake):
-                return False
-            lock.acquire()  # its turn is about to come, and the next one's after it
-        self.next()
-        return True
+        try:
+            if not lock.acquire(timeout=limit):
+                if take_back(wake):
+                    return False
+                lock.acquire()  # its turn is about to come, and the next one's after it
+            return True
+        finally:  # also if another thread makes this one raise: others would wait for ever
+            self.next()
