@@ -1,8 +1,8 @@
 """Any file of a store as lines of text: `python -m rocketlet.store.dump FILE`, `rocketlet store dump FILE`.
 
 The path tells the kind of a file: `commitlog/`, `consumequeue/`, `consumequeue_ext/`, `index/`, `rocketlet/seals/`,
-`checkpoint`; for a file copied elsewhere `--kind` does. Unreadable parts are printed as such, with their
-offset, and the dump continues after them where possible.
+`rocketlet/flushed`, `checkpoint`; for a file copied elsewhere `--kind` does. Unreadable parts are printed as such, with
+their offset, and the dump continues after them where possible.
 
 Java: tools/command/message/DumpCompactionLogCommand.java (5.x; 4.9 has none)
 """
@@ -23,13 +23,14 @@ from rocketlet.common.message_record import Fault, Record, RecordError, body_crc
 from rocketlet.common.moment import moment_of
 from rocketlet.store.disk import Disk, Region
 from rocketlet.store.errors import StoreError
-from rocketlet.store.layout import checkpoint_layout, queue_ext_layout, seal_layout
+from rocketlet.store.layout import checkpoint_layout, flush_mark_layout, queue_ext_layout, seal_layout
 from rocketlet.store.layout.consume_queue_entry import ENTRY, ENTRY_SIZE, LOST, is_pre_blank
 from rocketlet.store.layout.file_names import (
     CHECKPOINT,
     COMMIT_LOG,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
+    FLUSHED,
     INDEX,
     OWN,
     parse_offset,
@@ -48,13 +49,15 @@ class UnknownKind(StoreError):
 
 
 def kind_of(path: str) -> str:
-    """log, queue, ext, index, checkpoint, seal, json. Raises UnknownKind."""
+    """log, queue, ext, index, checkpoint, seal, flushed, json. Raises UnknownKind."""
     parts = PurePath(path).parts
     name = parts[-1] if parts else ""
     if name == CHECKPOINT:
         return "checkpoint"
     if OWN in parts and "seals" in parts:
         return "seal"
+    if path.endswith(FLUSHED):
+        return "flushed"
     if name.endswith((".json", ".json.bak")):
         return "json"
     for folder, kind in ((COMMIT_LOG, "log"), (CONSUME_QUEUE, "queue"), (CONSUME_QUEUE_EXT, "ext"), (INDEX, "index")):
@@ -66,7 +69,7 @@ def kind_of(path: str) -> str:
 def dump(disk: Disk, path: str, kind: str | None = None, geometry: IndexGeometry | None = None) -> Lines:
     """The lines of a file. Raises UnknownKind, OSError."""
     kind = kind or kind_of(path)
-    if kind in ("checkpoint", "seal", "json"):
+    if kind in _SMALL:
         data = disk.read_file(path)
         if data is None:
             raise FileNotFoundError(2, "No such file or directory", path)
@@ -212,6 +215,14 @@ def _seal(data: bytes) -> Lines:
         yield f"{begin:>12} to {end:>12}  CRC-32C {value:08x}"
 
 
+def _flushed(data: bytes) -> Lines:
+    marks = list(flush_mark_layout.marks_in(data))
+    if not marks:
+        yield "NO FLUSH MARK, or damaged ones"
+    for mark in marks:
+        yield f"flushed up to {mark.log_offset}  CRC-32 {mark.tail_sum:08x} of the {mark.tail_size} bytes before"
+
+
 def _json(data: bytes) -> Lines:
     from rocketlet.common import fastjson
 
@@ -223,7 +234,12 @@ def time_text(ms: int) -> str:
     return moment_of(ms).isoformat(" ", "milliseconds") if ms > 0 else "-"
 
 
-_SMALL: dict[str, Callable[[bytes], Lines]] = {"checkpoint": _checkpoint, "seal": _seal, "json": _json}
+_SMALL: dict[str, Callable[[bytes], Lines]] = {
+    "checkpoint": _checkpoint,
+    "seal": _seal,
+    "flushed": _flushed,
+    "json": _json,
+}
 _LARGE: dict[str, Callable[[Region, int], Lines]] = {"log": _log, "queue": _queue, "ext": _ext}
 KINDS = [*_LARGE, "index", *_SMALL]
 

@@ -71,7 +71,7 @@ def check(directory: str, repairs: bool, yes: bool, as_json: bool, config: str |
 
 @store.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--kind", help="Where its path does not tell: log, queue, ext, index, checkpoint, seal or json.")
+@click.option("--kind", help="Where its path does not tell: log, queue, ext, index, checkpoint, seal, flushed or json.")
 @click.option("--slots", type=int, help="Hash slots of an index file (maxHashSlotNum), where they are not the usual.")
 @click.option("--entries", type=int, help="Entries of an index file (maxIndexNum), where they are not the usual.")
 def dump(file: str, kind: str | None, slots: int | None, entries: int | None) -> None:

@@ -90,6 +90,10 @@ def test_our_own_files() -> None:
     disk.put_file(seal, b"junk")
     assert list(dump(disk, seal)) == ["NO SEAL, or a damaged one"]
     assert any('"log_offset"' in line for line in dump(disk, f"{ROOT}/rocketlet/progress.json"))
+    marks = f"{ROOT}/rocketlet/flushed"
+    assert f"flushed up to {model.store.log.end}  CRC-32" in "\n".join(dump(disk, marks))
+    disk.put_file(marks, b"junk")
+    assert list(dump(disk, marks)) == ["NO FLUSH MARK, or damaged ones"]
     lost = message("T", 0, b"x")
     lost.prepared_offset = LOST_MARK
     model.open()
