@@ -26,7 +26,8 @@ installed_by_pip() {
     scripts/venv.sh "$1" >/dev/null 2>&1
 }
 
-has chromium || has google-chrome || installed_by_apt chromium ||
+has chromium-headless-shell || installed_by_apt chromium-headless-shell ||
+    has chromium || has google-chrome || installed_by_apt chromium ||
     echo "no chromium: the console's tests in a browser will be skipped"
 has etcd || installed_by_pip etcd || installed_by_apt etcd-server ||
     echo "no etcd: the tests of the failover with real processes will be skipped"

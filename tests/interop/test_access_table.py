@@ -28,7 +28,7 @@ def judged(java: JavaPrograms, home: Path, text: str, commands: list[Command], p
         for one in commands
     ]
     done = subprocess.run(
-        ["java", f"-Drocketmq.home.dir={home}", "-cp", str(java.jar), str(JUDGE)],
+        ["java", f"-Drocketmq.home.dir={home}", f"-Drocketmq.client.logRoot={home}", "-cp", str(java.jar), str(JUDGE)],
         input="\n".join(lines),
         capture_output=True,
         text=True,

@@ -63,6 +63,7 @@ class Script:
     _scripted: dict[tuple[str, int], deque[Answer]] = field(default_factory=lambda: defaultdict(deque))
     _offsets: dict[tuple[str, str, str], int] = field(default_factory=lambda: defaultdict(int))
     _members: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    _parked: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
     _clients: int = 0
 
     @property
@@ -80,6 +81,7 @@ class Script:
     def next(self, broker: str, code: RequestCode, *answers: Answer) -> None:
         """The next requests of this code at this broker get these answers."""
         self._scripted[broker, int(code)].extend(answers)
+        self._parked.unpark_all()
 
     def count(self, code: RequestCode, broker: str | None = None) -> int:
         """How many requests of a code were made."""
@@ -150,7 +152,7 @@ class Script:
             scripted = self._scripted[broker, int(RequestCode.PULL_MESSAGE)]
             with trio.move_on_after(int(request.ext["suspendTimeoutMillis"]) / 1000):
                 while not scripted:
-                    await trio.sleep(0.01)
+                    await self._parked.park()
             if scripted:
                 return self._meet(scripted.popleft(), request)
             return pull_reply(19, int(request.ext["queueOffset"]))
