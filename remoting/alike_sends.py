@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from rocketlet.common.byte_sums import WIDEST_DECIMAL, ByteSums, decimal_sum, hash_sum
 from rocketlet.common.java_numbers import INT32_MAX
 from rocketlet.common.property_places import PropertyPlaces, property_places
+from rocketlet.remoting import header_json
 from rocketlet.remoting.handler import FEW, Frames, Request
 from rocketlet.remoting.header_rocketmq_typed import read_send
 from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
@@ -41,7 +42,7 @@ _ALLOWED_IN_JSON = _ALLOWED.translate(None, b'"\\')
 _DIGITS = b"0123456789"
 
 _JSON_FIELDS = re.compile(rb'"extFields":\s*\{(?:\s*"[^"\\]*":\s*"(?:[^"\\]|\\.)*+",?)*+\s*\}')
-_JSON_OPAQUE = re.compile(rb'"opaque":\s*(\d+)')
+_JSON_OPAQUE = re.compile(rb'"opaque":\s*(\d+)\s*[,}]')
 _JSON_QUEUE = re.compile(rb'"e":\s*"(\d+)"')
 _JSON_TIME = re.compile(rb'"g":\s*"(\d+)"')
 _JSON_PROPERTIES = re.compile(rb'"i":\s*"((?:[^"\\]|\\.)*+)"')
@@ -214,9 +215,12 @@ def shape_of(first: Request, shared: Collection[bytes]) -> Shape | None:
 
 def _places_in_json(raw: bytes) -> _Places | None:
     fields = _JSON_FIELDS.search(raw)
-    if fields is None or raw.count(b'"extFields"') != 1:
+    if fields is None or raw.count(b'"extFields"') != 1 or header_json.decode_ext(raw) is None:
         return None
     begin, end = fields.span()
+    around = raw[:begin] + raw[end:]
+    if b"\\" in around or around.count(b"{") != 1:
+        return None  # what is read by an escaped name, or seems to be read and is in an inner object
     opaque = _only(_JSON_OPAQUE, raw)
     queue, time = _only(_JSON_QUEUE, raw, begin, end), _only(_JSON_TIME, raw, begin, end)
     properties = _only(_JSON_PROPERTIES, raw, begin, end)

@@ -106,8 +106,9 @@ class Disk(Protocol):
     def extend(self, path: str, size: int) -> None:
         """Extend an existing file; the new part is a hole."""
 
-    def read_file(self, path: str) -> bytes | None:
-        """A small file, or None where there is none."""
+    def read_file(self, path: str, most: int = -1) -> bytes | None:
+        """A small file, or its first `most` bytes; None where there is none. Raises OSError, also where it is no file
+        but something else of that name, which might never end."""
 
     def write_file(self, path: str, data: bytes) -> None:
         """Replace a small file so that a crash leaves either the old or the new one, whole. Returns when it is

@@ -80,10 +80,10 @@ class DryDisk:
             self._sizes[path] = size
             self._regions.pop(path, None)
 
-    def read_file(self, path: str) -> bytes | None:
+    def read_file(self, path: str, most: int = -1) -> bytes | None:
         if path in self._small:
-            return self._small[path]
-        return None if path in self._removed else self._disk.read_file(path)
+            return self._small[path][: most if most >= 0 else None]
+        return None if path in self._removed else self._disk.read_file(path, most)
 
     def write_file(self, path: str, data: bytes) -> None:
         self.changes.add(path)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 
 from rocketlet.common.crc import crc32
-from rocketlet.store.disk import Disk, Region
+from rocketlet.store.disk import Disk, Entry, Region
 from rocketlet.store.layout.file_names import FLUSHED, OWN
 from rocketlet.store.layout.flush_mark_layout import FILE_SIZE, SIZE, FlushMark, encode, marks_in, place_of
 from rocketlet.store.mapped_file_queue import MappedFileQueue
@@ -64,16 +64,26 @@ class FlushMarks:
         region.buffer[place : place + SIZE] = data
 
     def _open(self) -> Region:
-        if not self._disk.exists(self._path):
-            return self._disk.create(self._path, FILE_SIZE)
-        self._disk.extend(self._path, FILE_SIZE)
-        return self._disk.open(self._path)
+        folder, _, name = self._path.rpartition("/")
+        if Entry(name, FILE_SIZE, is_directory=False) in self._disk.entries(folder):
+            return self._disk.open(self._path)
+        self._disk.remove(self._path)  # something else, or what a crash left of it
+        return self._disk.create(self._path, FILE_SIZE)
 
 
 def flushed_end(disk: Disk, root: str, files: MappedFileQueue) -> int:
     """Up to where this log is known to have been flushed; 0 where no mark fits it."""
-    data = disk.read_file(f"{root}/{FLUSHED}") or b""
-    return max((mark.log_offset for mark in marks_in(data) if _fits(mark, files)), default=0)
+    return max((mark.log_offset for mark in _marks(disk, root) if _fits(mark, files)), default=0)
+
+
+def _marks(disk: Disk, root: str) -> list[FlushMark]:
+    path = f"{root}/{FLUSHED}"
+    try:
+        data = disk.read_file(path, FILE_SIZE)
+    except OSError as error:  # marks only help a recovery, so none of what may have this name ends a start
+        _log.warning("%s: cannot read how far the log was flushed: %s", path, error.strerror)
+        return []
+    return list(marks_in(data or b""))
 
 
 def _fits(mark: FlushMark, files: MappedFileQueue) -> bool:
@@ -86,7 +96,6 @@ def _fits(mark: FlushMark, files: MappedFileQueue) -> bool:
 
 def forget_flushed(disk: Disk, root: str, end: int) -> None:
     """Forget the marks, durably, if one lies behind the place where the log is now cut."""
-    data = disk.read_file(f"{root}/{FLUSHED}") or b""
-    if any(mark.log_offset > end for mark in marks_in(data)):
+    if any(mark.log_offset > end for mark in _marks(disk, root)):
         disk.remove(f"{root}/{FLUSHED}")
         disk.sync_directory(f"{root}/{OWN}")

@@ -268,8 +268,9 @@ class MemoryDisk:
             file.reserved, file.ever_flushed = set(old.reserved), old.ever_flushed
             self._replace(old, file)
 
-    def read_file(self, path: str) -> bytes | None:
-        return bytes(self._names[path].content) if path in self._names else None
+    def read_file(self, path: str, most: int = -1) -> bytes | None:
+        content = bytes(self._names[path].content) if path in self._names else None
+        return content if content is None or most < 0 else content[:most]
 
     def write_file(self, path: str, data: bytes) -> None:
         scratch = _File(len(data), self.page_size, self.now)

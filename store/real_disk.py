@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 from collections.abc import Callable
 from typing import IO
@@ -32,9 +33,10 @@ class RealDisk:
     def entries(self, directory: str) -> list[Entry]:
         try:
             with os.scandir(directory) as items:
-                return sorted((_entry(item) for item in items), key=lambda entry: entry.name)
+                entries = [entry for item in items if (entry := _entry(item)) is not None]
         except (FileNotFoundError, NotADirectoryError):
             return []
+        return sorted(entries, key=lambda entry: entry.name)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -65,10 +67,10 @@ class RealDisk:
         if os.path.getsize(path) < size:
             os.truncate(path, size)
 
-    def read_file(self, path: str) -> bytes | None:
+    def read_file(self, path: str, most: int = -1) -> bytes | None:
         try:
-            with open(path, "rb") as file:
-                return file.read()
+            with open(path, "rb", opener=_open_plain) as file:
+                return file.read(most)
         except FileNotFoundError:
             return None
 
@@ -179,9 +181,24 @@ class RealLock:
             self._on_release()
 
 
-def _entry(item: os.DirEntry[str]) -> Entry:
-    is_directory = item.is_dir()
-    return Entry(item.name, 0 if is_directory else item.stat().st_size, is_directory)
+def _entry(item: os.DirEntry[str]) -> Entry | None:
+    """None for a name behind which is nothing: of a file just deleted, or a link that leads nowhere."""
+    try:
+        is_directory = item.is_dir()
+        return Entry(item.name, 0 if is_directory else item.stat().st_size, is_directory)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ELOOP):
+            raise
+        return None
+
+
+def _open_plain(path: str, flags: int) -> int:
+    """Open a plain file. Of what is none, a pipe would be waited for, and a device may have no end."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a plain file", path)
 
 
 def _is_linux(major: int, minor: int) -> bool:

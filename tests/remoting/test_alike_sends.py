@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import cast
 
 import pytest
@@ -169,6 +170,35 @@ def test_a_value_with_a_byte_that_may_end_it_is_not_alike(kind: HeaderType, valu
     assert alike(b"".join(frames)) is not None
     frames[20] = frames[20].replace(b"k0020", value)
     assert alike(b"".join(frames)) is None
+
+
+def json_sends(header: str) -> bytes:
+    """Sends with this header, whose own `%d` is as long in each: what reads it as a number of the request is mistaken,
+    unless it is that number."""
+    fields = json.dumps(json.loads(a_send(0, HeaderType.JSON, b"")[8:])["extFields"])
+    raw = [(header % number).replace("FIELDS", fields).encode() for number in range(10)] * 2
+    return b"".join((len(one) + 4).to_bytes(4, "big") + len(one).to_bytes(4, "big") + one for one in raw)
+
+
+@pytest.mark.parametrize(
+    ("header", "is_read"),
+    [
+        ('{"code":310,"extFields":FIELDS,"opaque":%d}', True),
+        ('{"code":310,"opaque": %d , "extFields": FIELDS,"remark":null}', True),
+        ('{"code":310,"extFields":FIELDS,"opaque":%de2}', False),
+        ('{"code":310,"extFields":FIELDS,"opaque":%d.0}', False),
+        ('{"code":310,"extFields":FIELDS,"opaque":%d,"\\u006fpaque":0}', False),
+        ('{"code":310,"extFields":FIELDS,"inner":{"opaque":%d}}', False),
+        ('{"code":310,"extFields":FIELDS,"\\u0065xtFields":FIELDS,"opaque":%d}', False),
+        ("{\"code\":310,\"extFields\":FIELDS,'opaque':0,'remark':'\"opaque\":%d,'}", False),
+    ],
+)
+def test_the_number_of_a_request_is_where_a_reader_finds_it(header: str, is_read: bool) -> None:
+    data = json_sends(header)
+    found = alike(data)
+    assert (found is not None) == is_read
+    if found is not None:
+        assert_same(*found, data)
 
 
 @pytest.mark.parametrize("kind", [HeaderType.JSON, HeaderType.ROCKETMQ])

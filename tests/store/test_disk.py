@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from rocketlet.store import real_region
-from rocketlet.store.disk import PAGE, Disk, Usage
+from rocketlet.store.disk import PAGE, Disk, Entry, Usage
 from rocketlet.store.dry_disk import DryDisk
 from rocketlet.store.errors import StoreLocked
 from rocketlet.store.memory_disk import MemoryDisk, PowerCut
@@ -85,6 +85,12 @@ class TestEveryDisk:
         disk.rename(f"{root}/config/table.json", f"{root}/config/table.json.bak")
         assert disk.read_file(f"{root}/config/table.json") is None
         assert disk.read_file(f"{root}/config/table.json.bak") == b"another"
+
+    def test_the_beginning_of_a_file_is_read(self, disk: Disk, root: str) -> None:
+        disk.write_file(f"{root}/file", b"123456")
+        assert disk.read_file(f"{root}/file", 4) == b"1234"
+        assert disk.read_file(f"{root}/file", 7) == b"123456"
+        assert disk.read_file(f"{root}/other", 4) is None
 
     def test_a_short_file_is_extended(self, disk: Disk, root: str) -> None:
         disk.write_file(f"{root}/x/short", b"abc")
@@ -170,6 +176,21 @@ class TestRealDisk:
         regions.append(disk.create(str(tmp_path / "log"), 32 << 20))
         regions.clear()
         regions.append(disk.open(f"{path}0"))
+
+    def test_what_is_no_plain_file_is_not_read(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")  # to read it would wait for a writer
+        (tmp_path / "device").symlink_to("/dev/zero")  # ... and this one would fill the memory
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "loop").symlink_to("loop")
+        for name in ("pipe", "device", "folder", "loop"):
+            with pytest.raises(OSError, match=name):
+                RealDisk().read_file(str(tmp_path / name))
+
+    def test_a_link_that_leads_nowhere_hides_no_other_file(self, tmp_path: Path) -> None:
+        (tmp_path / "a").symlink_to("nowhere")
+        (tmp_path / "b").write_bytes(b"12")
+        (tmp_path / "c").symlink_to("c")
+        assert RealDisk().entries(str(tmp_path)) == [Entry("b", 2, is_directory=False)]
 
     def test_roots_reserve_is_neither_used_nor_usable(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=100, used=30, free=60))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from unittest import mock
 
@@ -10,12 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketlet.store.disk import PAGE
 from rocketlet.store.errors import FlushFailed
-from rocketlet.store.flush_marks import flushed_end, forget_flushed
+from rocketlet.store.flush_marks import FlushMarks, flushed_end, forget_flushed
 from rocketlet.store.layout.file_names import FLUSHED
 from rocketlet.store.layout.flush_mark_layout import FILE_SIZE, SIZE, FlushMark, encode, marks_in, place_of
+from rocketlet.store.mapped_file_queue import MappedFileQueue
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message_store import MessageStore
+from rocketlet.store.real_disk import RealDisk
 from rocketlet.store.recovery import load_log
 from tests.support.store_model import ROOT, StoreModel, message, small_config
 
@@ -214,12 +220,52 @@ class TestAMarkOfAnotherLog:
         assert model.store.log.end < model.kept[-1].at.end
         assert not model.disk.exists(MARKS)
 
-    @pytest.mark.parametrize("content", [b"", b"\0" * 100, b"x" * FILE_SIZE])
+    @pytest.mark.parametrize("content", [b"", b"\0" * 100, b"x" * FILE_SIZE, b"x" * 10_000])
     def test_files_of_any_content_are_written_over(self, content: bytes) -> None:
         model = model_of(1)
         model.disk.put_file(MARKS, content)
         model.run(model.store.flush)
         assert known_end(model.disk, model) == model.store.log.end
+        assert len(model.disk.files()[MARKS]) == FILE_SIZE
+
+
+class TestSomethingElseOfThatName:
+    """On the machine's disk."""
+
+    @staticmethod
+    def folder(path: Path) -> None:
+        path.mkdir()
+        (path / "file").write_bytes(b"")
+
+    @staticmethod
+    def other_file(path: Path) -> None:
+        (path.parent / "other").write_bytes(b"of somebody else")
+        path.symlink_to("other")
+
+    @pytest.mark.parametrize(
+        ("make", "is_replaced"),
+        [
+            (os.mkfifo, True),
+            (other_file, True),
+            (lambda path: path.symlink_to("/dev/zero"), True),
+            (lambda path: path.symlink_to("nowhere"), True),
+            (lambda path: path.symlink_to(path), True),
+            (folder, False),
+        ],
+    )
+    def test_is_neither_read_nor_written(self, make: Callable[[Path], None], is_replaced: bool, tmp_path: Path) -> None:
+        disk, root = RealDisk(), str(tmp_path)
+        path = tmp_path / FLUSHED
+        path.parent.mkdir()
+        make(path)
+        files = MappedFileQueue(disk, f"{root}/commitlog", PAGE)
+        files.make(0).buffer[:4] = b"1234"
+        assert flushed_end(disk, root, files) == 0
+        forget_flushed(disk, root, 0)
+        FlushMarks(disk, root, files).note_of(4)()
+        assert flushed_end(disk, root, files) == (4 if is_replaced else 0)
+        if (path.parent / "other").exists():
+            assert (path.parent / "other").read_bytes() == b"of somebody else"
 
 
 def test_a_mark_that_cannot_be_written_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
