@@ -20,6 +20,9 @@ from rocketlet.client import (
     ReceivedMessage,
 )
 from rocketlet.client.config import ConsumeFrom
+from rocketlet.client.facades import engine_thread
+from rocketlet.client.facades.engine_thread import EngineThread
+from rocketlet.client.facades.thread_bridge import ThreadPort
 from tests.support.local_stack import local_stack
 
 
@@ -73,6 +76,55 @@ def test_closing_waits_for_sends_in_flight(namesrv: str) -> None:
     assert all(each.done and each.exception() is None for each in pending)
     with pytest.raises(ClientClosed):
         producer.send(Message("end", b"x"))
+
+
+@pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_thread, "_LOOK_EVERY", 0.001)
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("looks_often")
+def test_a_send_that_ctrl_c_cut_short_keeps_no_other_from_being_sent(
+    namesrv: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Producer("interrupted", namesrv=namesrv) as producer:
+        with monkeypatch.context() as patch:
+            patch.setattr(EngineThread, "post", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                producer.send_soon(Message("interrupted", b"1"))
+        assert producer.send_soon(Message("interrupted", b"2")).result(60).message_id
+
+
+def test_what_was_handed_in_before_the_end_is_told_so(namesrv: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Producer("handed", namesrv=namesrv) as stays:
+        producer = Producer("handed-too", namesrv=namesrv)
+        producer.start()
+        port = producer._port
+        with monkeypatch.context() as patch:
+            patch.setattr(EngineThread, "post", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                producer.send_soon(Message("handed", b"1"))
+        pending = producer.send_soon(Message("handed", b"2"))
+        producer.close()
+        with pytest.raises(ClientClosed):
+            pending.result(60)
+        with pytest.raises(ClientClosed):
+            port.submit(pending._send)
+        stays.send(Message("handed", b"3"))
+
+
+def test_closing_does_not_wait_for_lines_that_ctrl_c_took_out(namesrv: str) -> None:
+    with Producer("lost", namesrv=namesrv, send_timeout=0.5) as producer:
+        producer.send(Message("lost", b"1"))
+        port = producer._port
+        assert isinstance(port, ThreadPort)
+        for line in port._direct._unused.get_nowait().values():  # the lines go, and the exception with them
+            line.close()
+        assert producer.send(Message("lost", b"2")).message_id
 
 
 def test_a_bad_message_is_refused_before_it_is_sent(namesrv: str) -> None:

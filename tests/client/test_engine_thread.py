@@ -8,7 +8,19 @@ import pytest
 import trio
 
 from rocketlet.client.errors import ClientClosed, EngineFailed, InvalidUse
+from rocketlet.client.facades import engine_thread
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
+
+
+@pytest.fixture(autouse=True)
+def looks_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that tests of who wakes the loop, and when, do not depend on how long they take."""
+    monkeypatch.setattr(engine_thread, "_LOOK_EVERY", 3600.0)
+
+
+@pytest.fixture
+def looks_often(looks_seldom: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_thread, "_LOOK_EVERY", 0.001)
 
 
 @pytest.fixture
@@ -103,6 +115,31 @@ def test_the_loop_is_woken_after_the_threads_that_were_due_before(engine: Engine
 def test_the_main_thread_wakes_the_loop_at_once(engine: EngineThread) -> None:
     engine.wakes.add(lambda: None)  # a thread that was woken and does not run
     assert engine.call(add, 1, 2) == 3
+
+
+@pytest.mark.usefixtures("looks_often")
+def test_a_post_that_ctrl_c_cut_short_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = EngineThread.acquire()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_wake_loop", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            engine.post(lambda: None)
+    ran = threading.Event()
+    engine.post(ran.set)
+    assert ran.wait(60)
+    engine.release()
+
+
+@pytest.mark.usefixtures("looks_often")
+def test_a_thread_that_was_woken_and_never_passes_its_turn_on_holds_up_nobody() -> None:
+    engine = EngineThread.acquire()
+    engine.wakes.add(lambda: None)
+    assert in_a_thread(lambda: engine.call(add, 1, 2)).get(timeout=60) == 3
+    engine.release()
 
 
 def test_what_was_posted_before_the_loop_ended_runs_or_is_refused() -> None:
