@@ -157,6 +157,10 @@ class EngineThread:
                 "a blocking call of the client from its own loop would wait forever",
                 advice="make it from another thread, or use the Async classes",
             )
+        self.check_process()
+
+    def check_process(self) -> None:
+        """Raises InvalidUse in a forked process, where the loop does not run and nothing would end a wait."""
         if self._pid != os.getpid():
             raise InvalidUse("this client was made before a fork", advice="make clients in the process that uses them")
 
@@ -261,6 +265,14 @@ class _Started:
         self.done = True
         self._status.started()
 
+
+def _start_anew() -> None:
+    # Another thread may have held it at the fork, and no such thread is here to release it.
+    EngineThread._sharing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
+    os.register_at_fork(after_in_child=_start_anew)
 
 _open_runs: set[HostedRun] = set()
 

@@ -87,6 +87,9 @@ class ThreadBridge(Bridge):
 
     # ---- waiting
 
+    def check_wait(self) -> None:
+        self.thread.check_process()
+
     async def wait_for(self, send: Send) -> None:
         raise InvalidUse("a send of a blocking producer cannot be awaited", advice="use result(), or an AsyncProducer")
 
@@ -98,6 +101,7 @@ class ThreadBridge(Bridge):
         buffer.wakers.append(waker)
         try:
             while not buffer.batches and not buffer.closed:
+                self.thread.check_process()
                 self.run.check()
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
@@ -173,6 +177,7 @@ class ThreadPort(SendPort):
             self._thread.post(self._take)
 
     def make_room(self) -> None:
+        self._thread.check_process()
         while self._is_full():
             self._run.check()
             lock = allocate_lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from queue import Queue
@@ -11,6 +12,7 @@ import pytest
 from rocketlet.client import (
     ClientClosed,
     InvalidMessage,
+    InvalidUse,
     LitePullConsumer,
     Message,
     NoRoute,
@@ -23,6 +25,7 @@ from rocketlet.client.config import ConsumeFrom
 from rocketlet.client.facades import engine_thread
 from rocketlet.client.facades.engine_thread import EngineThread
 from rocketlet.client.facades.thread_bridge import ThreadPort
+from rocketlet.client.sending.send import Send
 from tests.support.local_stack import local_stack
 
 
@@ -115,6 +118,21 @@ def test_what_was_handed_in_before_the_end_is_told_so(namesrv: str, monkeypatch:
         with pytest.raises(ClientClosed):
             port.submit(pending._send)
         stays.send(Message("handed", b"3"))
+
+
+def test_a_forked_process_is_told_that_nothing_would_end_its_wait(
+    namesrv: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        Producer("parent", namesrv=namesrv) as producer,
+        LitePullConsumer("parent", topics={"parent": "*"}, namesrv=namesrv) as consumer,
+    ):
+        pending = PendingSend(Send(), producer._running()[0])
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: -1)
+            for call in (lambda: producer.send_soon(Message("parent", b"x")), pending.result, consumer.poll):
+                with pytest.raises(InvalidUse, match="before a fork"):
+                    call()
 
 
 def test_closing_does_not_wait_for_lines_that_ctrl_c_took_out(namesrv: str) -> None:

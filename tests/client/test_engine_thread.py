@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -140,6 +143,23 @@ def test_a_thread_that_was_woken_and_never_passes_its_turn_on_holds_up_nobody() 
     engine.wakes.add(lambda: None)
     assert in_a_thread(lambda: engine.call(add, 1, 2)).get(timeout=60) == 3
     engine.release()
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_process_forked_while_a_client_was_being_made_can_make_its_own() -> None:
+    program = """
+import os
+from rocketlet.client.facades.engine_thread import EngineThread
+EngineThread._sharing.acquire()
+child = os.fork()
+if child == 0:
+    EngineThread.acquire().release()
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "7\n"
 
 
 def test_what_was_posted_before_the_loop_ended_runs_or_is_refused() -> None:
