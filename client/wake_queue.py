@@ -10,7 +10,8 @@ the sends of all of them in one turn, as it would if all of them waited for the 
 
 Each wake-up that was called leads to one call of `next`. That is all the order there is, and no lock guards it: `next`
 may be called once too often, by any thread at any moment, which wakes one more thread early. The main thread takes no
-part, because there a signal may raise between any two steps, and the others would wait for ever.
+part, because there a signal may raise between any two steps. Another thread may be made to raise between any two steps
+too, and its call of `next` is missing then; the engine's thread makes up for it with one of its own each second.
 
 Java: none
 """
@@ -22,6 +23,7 @@ from _thread import allocate_lock, get_ident
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from operator import call
 from typing import TypeAlias
 
 Wake: TypeAlias = Callable[[], object]
@@ -32,6 +34,9 @@ class WakeQueue:
 
     def __init__(self) -> None:
         self._due: deque[Wake] = deque()
+        # Takes the first out and calls it in one step of the interpreter, IndexError if there is none: a thread that is
+        # made to raise between the two would leave somebody asleep whom nobody knows of.
+        self._wake_first = map(call, iter(self._due.popleft, None)).__next__
         self._busy = False
         self._main_thread = threading.main_thread().ident
 
@@ -47,18 +52,16 @@ class WakeQueue:
 
     def next(self) -> None:
         """Whoever was woken last runs; wake the next."""
-        due = self._due
         while True:
             # Busy before the look, and idle before one more look: what is added in between is seen by one of the two.
             self._busy = True
             try:
-                wake = due.popleft()
+                self._wake_first()
             except IndexError:
                 self._busy = False
-                if not due:
+                if not self._due:
                     return
             else:
-                wake()
                 return
 
     def sleep(self, begin: Callable[[Wake], bool], take_back: Callable[[Wake], bool], timeout: float | None) -> bool:

@@ -88,6 +88,9 @@ class AsyncioBridge(Bridge):
         future: asyncio.Future[None] = self._loop.create_future()
         return future, partial(self.back, partial(_settle, future, None, None))
 
+    def check_wait(self) -> None:
+        self.thread.check_process()
+
     async def wait_for(self, send: Send) -> None:
         future, wake = self._waker()
         if send.when_done(wake):

@@ -94,6 +94,9 @@ class Bridge:
 
         return call
 
+    def check_wait(self) -> None:
+        """Raises InvalidUse in a forked process, where the engine does not run and nothing would end a wait."""
+
     async def wait_for(self, send: Send) -> None:
         """Wait until a send is done."""
         await _sleep_until_woken_by(send.when_done, send.take_back)

@@ -4,6 +4,10 @@ All such clients of a process share it: it starts with the first and ends with t
 deque, and one call into the loop serves all that are in it by then. The loop is woken for it in its turn among the
 threads that it has woken (`wake_queue`). User callbacks run in one more thread, so that they may call the client.
 
+Ctrl-C raises in the main thread between any two steps, for example after a flag that the loop was woken and before it
+is. A second Ctrl-C may hit whatever would put that right. So the loop looks by itself each second, and what was
+missed is only late.
+
 A process that forks must create its clients after the fork: a loop does not survive one, and an error says so.
 
 Java: none; a JVM client owns a dozen thread pools
@@ -32,6 +36,7 @@ log = logging.getLogger("rocketlet.client.engine_thread")
 Result = TypeVar("Result")
 
 _MAX_WAIT_AT_EXIT = 5.0
+_LOOK_EVERY = 1.0
 
 
 class EngineThread:
@@ -68,6 +73,8 @@ class EngineThread:
         self._jobs: deque[Callable[[], object]] = deque()
         self._posted = False
         self._ended = False
+        self.looks: set[Callable[[], object]] = set()
+        """Called on the loop each second, whether or not anybody posted something."""
         self.wakes = WakeQueue()
         self._callbacks: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._callback_thread: threading.Thread | None = None
@@ -83,6 +90,7 @@ class EngineThread:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
+                nursery.start_soon(self._look_often)
                 ready.set()
                 await self._stop.wait()
                 nursery.cancel_scope.cancel()
@@ -90,6 +98,14 @@ class EngineThread:
             # First the flag, then the jobs: a job runs here, or else its thread sees the flag.
             self._ended = True
             self._run_jobs()
+
+    async def _look_often(self) -> None:
+        while True:
+            await trio.sleep(_LOOK_EVERY)
+            self.wakes.next()
+            self._run_jobs()
+            for look in tuple(self.looks):
+                look()
 
     # ---- from other threads
 
@@ -141,6 +157,10 @@ class EngineThread:
                 "a blocking call of the client from its own loop would wait forever",
                 advice="make it from another thread, or use the Async classes",
             )
+        self.check_process()
+
+    def check_process(self) -> None:
+        """Raises InvalidUse in a forked process, where the loop does not run and nothing would end a wait."""
         if self._pid != os.getpid():
             raise InvalidUse("this client was made before a fork", advice="make clients in the process that uses them")
 
@@ -245,6 +265,14 @@ class _Started:
         self.done = True
         self._status.started()
 
+
+def _start_anew() -> None:
+    # Another thread may have held it at the fork, and no such thread is here to release it.
+    EngineThread._sharing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
+    os.register_at_fork(after_in_child=_start_anew)
 
 _open_runs: set[HostedRun] = set()
 

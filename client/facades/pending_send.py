@@ -45,7 +45,10 @@ class PendingSend:
         Not for the thread of an event loop: there, await it.
         """
         send = self._send
-        return send.outcome() if send.done else send.wait(self._bridge.wakes, timeout)
+        if send.done:
+            return send.outcome()
+        self._bridge.check_wait()
+        return send.wait(self._bridge.wakes, timeout)
 
     def exception(self) -> ClientError | None:
         """The error of a send that has failed. Requires: done."""

@@ -22,7 +22,7 @@ from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import ThreadWorkers, Workers
 from rocketlet.client.consuming.pulled_queue import MessageBuffer
 from rocketlet.client.coroutines import called, completed
-from rocketlet.client.errors import InvalidUse
+from rocketlet.client.errors import ClientClosed, InvalidUse
 from rocketlet.client.facades.bridges import Bridge, SendPort
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 from rocketlet.client.sending.direct_line import DirectPath
@@ -87,6 +87,9 @@ class ThreadBridge(Bridge):
 
     # ---- waiting
 
+    def check_wait(self) -> None:
+        self.thread.check_process()
+
     async def wait_for(self, send: Send) -> None:
         raise InvalidUse("a send of a blocking producer cannot be awaited", advice="use result(), or an AsyncProducer")
 
@@ -98,6 +101,7 @@ class ThreadBridge(Bridge):
         buffer.wakers.append(waker)
         try:
             while not buffer.batches and not buffer.closed:
+                self.thread.check_process()
                 self.run.check()
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
@@ -142,6 +146,8 @@ class ThreadPort(SendPort):
         self._step = max(1, min(128, self._max_in_flight // 4))
         self._handed: deque[Send] = deque()
         self._posted = False
+        self._closed = False
+        self._thread.looks.add(self._take)  # where Ctrl-C came between `_posted` and the post, or a post was refused
         self._for_room: deque[LockType] = deque()
         self._pipeline.settled = self._settled
         self._direct = DirectPath(engine.session, engine.config, self._thread.now, self._continue_send)
@@ -163,12 +169,15 @@ class ThreadPort(SendPort):
 
     def submit(self, send: Send) -> None:
         self._handed.append(send)
+        if self._closed:  # looked at after that: what is handed in before is taken by `close`
+            raise ClientClosed("the producer has ended")
         if not self._posted:
             self._posted = True
             self._run.check()
             self._thread.post(self._take)
 
     def make_room(self) -> None:
+        self._thread.check_process()
         while self._is_full():
             self._run.check()
             lock = allocate_lock()
@@ -184,6 +193,9 @@ class ThreadPort(SendPort):
 
     def close(self) -> None:
         """Accept no more sends; threads that wait for room see that."""
+        self._closed = True
+        self._thread.looks.discard(self._take)
+        self._thread.post(self._take)
         self._direct.close()
         while self._for_room:
             self._for_room.popleft().release()

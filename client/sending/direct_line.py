@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import socket
 import struct
-import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
+from queue import Empty, SimpleQueue
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import BadAnswer
@@ -115,25 +116,29 @@ class DirectPath:
         self._config = config
         self._now = now
         self._continue_send = continue_send
-        self._alone = threading.Lock()
-        self._lines: dict[str, DirectLine] = {}
+        # The lines by address, while no thread is sending. A thread takes them out and puts them back; with Ctrl-C in
+        # between they are lost, and the engine sends from then on, where a lock would stay locked.
+        self._unused: SimpleQueue[dict[str, DirectLine]] = SimpleQueue()
+        self._unused.put({})
 
     def send(self, send: Send) -> bool:
         """Send in this thread, unless the send needs more than this offers; False: nothing has happened yet."""
-        if not self._alone.acquire(blocking=False):
+        try:
+            lines = self._unused.get_nowait()
+        except Empty:
             return False
         try:
-            return self._send(send)
+            return self._send(lines, send)
         finally:
-            self._alone.release()
+            self._unused.put(lines)
 
-    def _send(self, send: Send) -> bool:
+    def _send(self, lines: dict[str, DirectLine], send: Send) -> bool:
         route = self._session.routes.get(send.topic)
         if route is None or not route.writable or send.select is not None or send.oneway:
             return False
         queue = send.fixed if send.fixed is not None else choose(route.writable, route.next_turn())
         address = self._session.routes.master(queue.broker_name)
-        line = None if address is None else self._line(self._session.brokers.vip(address))
+        line = None if address is None else self._line(lines, self._session.brokers.vip(address))
         if line is None:
             return False
         now = self._now()
@@ -167,22 +172,21 @@ class DirectPath:
                 return error
             raise
 
-    def _line(self, address: str) -> DirectLine | None:
-        line = self._lines.get(address)
+    def _line(self, lines: dict[str, DirectLine], address: str) -> DirectLine | None:
+        line = lines.get(address)
         if line is not None:
             if line.is_alive():
                 return line
             line.close()
         try:
-            line = self._lines[address] = DirectLine(address, self._config.max_frame)
+            line = lines[address] = DirectLine(address, self._config.max_frame)
         except OSError:
             return None
         return line
 
     def close(self) -> None:
-        """Close all lines. Waits for a send that is using one."""
-        with self._alone:
-            self.usable = False
-            for line in self._lines.values():
+        """Close all lines. Waits for a send that is using one, as long as one may take."""
+        self.usable = False
+        with suppress(Empty):
+            for line in self._unused.get(timeout=self._config.send_timeout).values():
                 line.close()
-            self._lines.clear()

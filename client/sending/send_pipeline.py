@@ -106,6 +106,7 @@ class SendPipeline:
                 task_status.started()
         finally:
             self._closed = ClientClosed("the producer has ended before the send was answered")
+            self.waiting_sends.clear()  # otherwise there would never be room for threads that wait for it
             for send in list(self.in_flight_sends):
                 send.call = None
                 self._settle(send, None, self._closed)

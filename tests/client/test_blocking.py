@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from queue import Queue
@@ -11,6 +12,7 @@ import pytest
 from rocketlet.client import (
     ClientClosed,
     InvalidMessage,
+    InvalidUse,
     LitePullConsumer,
     Message,
     NoRoute,
@@ -20,6 +22,10 @@ from rocketlet.client import (
     ReceivedMessage,
 )
 from rocketlet.client.config import ConsumeFrom
+from rocketlet.client.facades import engine_thread
+from rocketlet.client.facades.engine_thread import EngineThread
+from rocketlet.client.facades.thread_bridge import ThreadPort
+from rocketlet.client.sending.send import Send
 from tests.support.local_stack import local_stack
 
 
@@ -73,6 +79,70 @@ def test_closing_waits_for_sends_in_flight(namesrv: str) -> None:
     assert all(each.done and each.exception() is None for each in pending)
     with pytest.raises(ClientClosed):
         producer.send(Message("end", b"x"))
+
+
+@pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_thread, "_LOOK_EVERY", 0.001)
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("looks_often")
+def test_a_send_that_ctrl_c_cut_short_keeps_no_other_from_being_sent(
+    namesrv: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Producer("interrupted", namesrv=namesrv) as producer:
+        with monkeypatch.context() as patch:
+            patch.setattr(EngineThread, "post", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                producer.send_soon(Message("interrupted", b"1"))
+        assert producer.send_soon(Message("interrupted", b"2")).result(60).message_id
+
+
+def test_what_was_handed_in_before_the_end_is_told_so(namesrv: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Producer("handed", namesrv=namesrv) as stays:
+        producer = Producer("handed-too", namesrv=namesrv)
+        producer.start()
+        port = producer._port
+        with monkeypatch.context() as patch:
+            patch.setattr(EngineThread, "post", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                producer.send_soon(Message("handed", b"1"))
+        pending = producer.send_soon(Message("handed", b"2"))
+        producer.close()
+        with pytest.raises(ClientClosed):
+            pending.result(60)
+        with pytest.raises(ClientClosed):
+            port.submit(pending._send)
+        stays.send(Message("handed", b"3"))
+
+
+def test_a_forked_process_is_told_that_nothing_would_end_its_wait(
+    namesrv: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        Producer("parent", namesrv=namesrv) as producer,
+        LitePullConsumer("parent", topics={"parent": "*"}, namesrv=namesrv) as consumer,
+    ):
+        pending = PendingSend(Send(), producer._running()[0])
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: -1)
+            for call in (lambda: producer.send_soon(Message("parent", b"x")), pending.result, consumer.poll):
+                with pytest.raises(InvalidUse, match="before a fork"):
+                    call()
+
+
+def test_closing_does_not_wait_for_lines_that_ctrl_c_took_out(namesrv: str) -> None:
+    with Producer("lost", namesrv=namesrv, send_timeout=0.5) as producer:
+        producer.send(Message("lost", b"1"))
+        port = producer._port
+        assert isinstance(port, ThreadPort)
+        for line in port._direct._unused.get_nowait().values():  # the lines go, and the exception with them
+            line.close()
+        assert producer.send(Message("lost", b"2")).message_id
 
 
 def test_a_bad_message_is_refused_before_it_is_sent(namesrv: str) -> None:

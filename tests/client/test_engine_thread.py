@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -8,7 +11,19 @@ import pytest
 import trio
 
 from rocketlet.client.errors import ClientClosed, EngineFailed, InvalidUse
+from rocketlet.client.facades import engine_thread
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
+
+
+@pytest.fixture(autouse=True)
+def looks_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that tests of who wakes the loop, and when, do not depend on how long they take."""
+    monkeypatch.setattr(engine_thread, "_LOOK_EVERY", 3600.0)
+
+
+@pytest.fixture
+def looks_often(looks_seldom: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_thread, "_LOOK_EVERY", 0.001)
 
 
 @pytest.fixture
@@ -103,6 +118,48 @@ def test_the_loop_is_woken_after_the_threads_that_were_due_before(engine: Engine
 def test_the_main_thread_wakes_the_loop_at_once(engine: EngineThread) -> None:
     engine.wakes.add(lambda: None)  # a thread that was woken and does not run
     assert engine.call(add, 1, 2) == 3
+
+
+@pytest.mark.usefixtures("looks_often")
+def test_a_post_that_ctrl_c_cut_short_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = EngineThread.acquire()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_wake_loop", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            engine.post(lambda: None)
+    ran = threading.Event()
+    engine.post(ran.set)
+    assert ran.wait(60)
+    engine.release()
+
+
+@pytest.mark.usefixtures("looks_often")
+def test_a_thread_that_was_woken_and_never_passes_its_turn_on_holds_up_nobody() -> None:
+    engine = EngineThread.acquire()
+    engine.wakes.add(lambda: None)
+    assert in_a_thread(lambda: engine.call(add, 1, 2)).get(timeout=60) == 3
+    engine.release()
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_process_forked_while_a_client_was_being_made_can_make_its_own() -> None:
+    program = """
+import os
+from rocketlet.client.facades.engine_thread import EngineThread
+EngineThread._sharing.acquire()
+child = os.fork()
+if child == 0:
+    EngineThread.acquire().release()
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "7\n"
 
 
 def test_what_was_posted_before_the_loop_ended_runs_or_is_refused() -> None:
