@@ -63,7 +63,8 @@ from rocketlet.store.writing import Writing, refusal_of
 _log = logging.getLogger("rocketlet.store.message_store")
 
 _TOGETHER = 512  # queues that are looked at before others may run
-_REMOVED_TOGETHER = 16  # queues whose files are deleted before others may run
+_REMOVED_TOGETHER = 16  # queues whose files are deleted before others may run ...
+_REMOVING_SECONDS = 0.005  # ... and no longer than this: a busy disk takes 10 ms for one
 
 
 class MessageStore(Lookup):
@@ -426,9 +427,11 @@ class MessageStore(Lookup):
 
     async def remove_dropped(self) -> None:
         """Delete the files of queues that were dropped; other tasks run in between."""
+        until = trio.current_time() + _REMOVING_SECONDS
         for number, _ in enumerate(self.queues.removing()):
-            if number % _REMOVED_TOGETHER == _REMOVED_TOGETHER - 1:
+            if number % _REMOVED_TOGETHER == _REMOVED_TOGETHER - 1 or trio.current_time() > until:
                 await trio.lowlevel.checkpoint()
+                until = trio.current_time() + _REMOVING_SECONDS
 
     def find_by_key(self, topic: str, key: str, max_count: int, begin: int, end: int) -> FoundByKey:
         """See Lookup."""

@@ -3,8 +3,10 @@ turns."""
 
 from __future__ import annotations
 
+import gc
 import threading
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -13,6 +15,8 @@ import trio.testing
 
 from rocketlet.store.memory_disk import MemoryDisk, _File
 from rocketlet.store.message_store import MessageStore
+from rocketlet.store.real_disk import RealDisk
+from rocketlet.store.real_region import RealRegion
 from tests.support.store_model import message, small_config
 
 QUEUES = 2000
@@ -88,6 +92,25 @@ async def test_what_is_written_during_a_flush_stays_dirty() -> None:
     flush.done()
     assert [(queue.topic, queue.flushed, queue.end) for queue in store.queues.dirty] == [("Again", 1, 2)]
     await store.remove_dropped()
+    await store.close()
+
+
+async def test_deleted_queues_are_freed_by_the_thread_that_flushes_them(tmp_path: Path) -> None:
+    config = small_config(store_path_root_dir=str(tmp_path))
+    store = MessageStore(RealDisk(), config, lambda: 0, on_progress=lambda _: None)
+    await store.open()
+    for queue_id in range(20):
+        store.put(message("Gone", queue_id, b"x"))
+    store.settle()
+    flush = store.queues.flush_of_dirty(0)
+    list(flush.gather())
+    store.drop_topic("Gone")
+    await store.remove_dropped()
+    gc.collect()
+    mapped = RealRegion.mapped
+    flush.run()
+    assert RealRegion.mapped == mapped - 20  # not first by `done`, on the loop, or by who holds the queues
+    flush.done()
     await store.close()
 
 
