@@ -57,6 +57,9 @@ class IndexRebuild:
         self._last: tuple[int, int] | None = None  # log offset and time of the last key
         self.finding = IndexFinding()
         self.count = 0
+        if repair:
+            for file in [file for file in index.files if not file.count]:
+                index.drop(file)  # it may hold entries that a torn header does not count
         self._skip_past(log_begin)
 
     @classmethod
@@ -137,8 +140,6 @@ class IndexRebuild:
                 self._file, self._number, self._last = self._file + 1, 1, None
                 return 0
             self._is_new = True
-            if not file.count and self._repair:
-                self._index.drop(file)  # it may hold entries that a torn header does not count
             return 0
         count = file.same_entries(self._number, expected, self._base_of_file())
         self._number += count

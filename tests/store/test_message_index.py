@@ -10,6 +10,7 @@ from rocketlet.common.java_numbers import index_key_hash
 from rocketlet.store.index_file import IndexItem
 from rocketlet.store.memory_disk import MemoryDisk
 from rocketlet.store.message_index import MessageIndex
+from rocketlet.store.rebuild_index import IndexRebuild
 from tests.support.store_model import small_config
 
 
@@ -138,3 +139,17 @@ def test_a_torn_header_is_recovered() -> None:
     index = index_of(disk)
     assert index.load(repair=False) == []
     assert index.files[0].count == 11
+
+
+def test_a_file_that_counts_no_entry_is_dropped_wherever_it_stands() -> None:
+    """A crash took its header: entries and slots that the header does not count would be found by a later start."""
+    disk = MemoryDisk(page_size=64)
+    index = index_of(disk)
+    put(index, [item("a", number * 100) for number in range(25)])
+    first = index.files[0].file.path
+    disk.put_file(first, bytes(40) + disk.files()[first][40:])
+    again = index_of(disk)
+    again.load(repair=True)
+    assert [file.count for file in again.files] == [0, 11, 3]
+    assert IndexRebuild(again, 0, repair=True).finish().surplus == 14
+    assert [again.files, [path for path in disk.files() if "/index/" in path]] == [[], []]
