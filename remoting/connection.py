@@ -121,7 +121,9 @@ class Connection:
         self.certified_names: tuple[str, ...] = getattr(stream, "certified_names", ())
         self.local = stream.local
         self.closed = False
-        self.failure: BaseException | None = None
+        # Why it ended, if not in order. The error itself would keep the frames of its traceback, and with them
+        # requests, which refer to this connection and are none of the garbage collector's: all would stay for good.
+        self.failure = ""
         self.header_type = header_type or HeaderType.JSON
         self._learns_header_type = header_type is None
         self.attributes: dict[str, Any] = {}
@@ -195,10 +197,9 @@ class Connection:
             with trio.CancelScope(shield=True):
                 await self._stream.aclose()
 
-    def close(self, failure: BaseException | None = None) -> None:
+    def close(self, failure: str = "") -> None:
         """Close it now; unsent bytes are lost. `run` returns soon after."""
-        if self.failure is None:
-            self.failure = failure
+        self.failure = self.failure or failure
         if not self.closed:
             self._end()
             if self._nursery is not None:
@@ -265,11 +266,11 @@ class Connection:
                     break
                 self.received_at = trio.current_time()
         except FrameError as error:
+            self.failure = str(error)
             if self._limits.peers.may_log(self.host, trio.current_time()):
-                log.warning("%s sent %s; its connection is closed", self.peer, error)
-            self.failure = error
+                log.warning("%s sent %s; its connection is closed", self.peer, self.failure)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self.failure = error.__cause__ or error
+            self.failure = _reason(error)
             log.info("the connection to %s broke: %s", self.peer, self.failure)
         else:
             if len(buffer):
@@ -358,7 +359,7 @@ class Connection:
                         self._room.unpark_all()
                     await self._sleep_until_woken()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self.close(error.__cause__ or error)
+            self.close(_reason(error))
 
     async def _sleep_until_woken(self) -> None:
         self._writer = trio.lowlevel.current_task()
@@ -541,3 +542,8 @@ class Connection:
             self._flush()
         if self._draining:
             self._wake_writer()
+
+
+def _reason(error: Exception) -> str:
+    cause = error.__cause__ or error
+    return str(cause) or type(cause).__name__

@@ -126,7 +126,7 @@ class ConnectionPool:
     def unanswered(self, connection: Connection, sent: float) -> None:
         """A call sent at that time has timed out."""
         if connection.received_at < sent and self._config.client_close_socket_if_timeout:
-            connection.close(TimeoutError("nothing arrived while a call timed out"))
+            connection.close("nothing arrived while a call timed out")
 
     async def oneway(self, address: str, command: Command) -> None:
         """Send a one-way request. Raises ConnectFailed, ConnectionLost, TooManyRequests."""
@@ -212,7 +212,7 @@ class ConnectionPool:
         try:
             notify(self._events, "connected", connection)
             await connection.run()
-            if connection.failure is not None:
+            if connection.failure:
                 notify(self._events, "failed", connection)
         finally:
             if self._connections.get(address) is connection:

@@ -172,7 +172,9 @@ class Dispatch:
                 self._refuse(unreadable.request, ResponseCode.SYSTEM_ERROR, str(unreadable))
                 continue
             except FrameError as broken:
-                error = broken
+                # Another one, for the frames of `broken` refer to this one: what was received would stay in memory
+                # until garbage is collected.
+                error = FrameError(str(broken))
                 break
             if isinstance(request, Request):
                 serve(request)

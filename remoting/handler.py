@@ -45,7 +45,7 @@ class Request(Struct, gc=False, eq=False):
     `header` is the struct that the table names for the code, or None. `body` is a view of the received bytes: it stays
     valid as long as it is held, but holds its whole chunk, so whatever outlives the request copies it.
     A handler that returns DEFERRED is done with the body: it is dropped then. `received_at` is `trio.current_time()` of
-    the turn. `gc=False`: nothing that a request refers to refers back to it.
+    the turn. `gc=False`: nothing that a request refers to refers back to it; see `Connection.failure`.
     """
 
     code: int

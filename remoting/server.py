@@ -154,7 +154,7 @@ class Server:
         try:
             notify(self._events, "connected", connection)
             await connection.run(first)
-            if connection.failure is not None:
+            if connection.failure:
                 notify(self._events, "failed", connection)
         finally:
             self.connections.discard(connection)

@@ -5,12 +5,17 @@ Whatever a peer sends, it loses at most its own connection; all others, and the 
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from rocketlet.remoting.command import Command
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.events import ConnectionEvents
 from rocketlet.remoting.frame_codec import encode
 from rocketlet.remoting.handler import Handler, Reply, Request
 from rocketlet.remoting.memory_network import MemoryNetwork
@@ -92,11 +97,42 @@ async def test_ten_thousand_mutated_frames_byte_by_byte(
     await check(nursery, caplog, 10_000, 1)
 
 
+class Connected(ConnectionEvents):
+    """Every connection that there was, as long as it is in memory."""
+
+    def __init__(self) -> None:
+        self.all = weakref.WeakSet[Connection]()
+
+    def connected(self, connection: Connection) -> None:
+        self.all.add(connection)
+
+
 async def test_mutated_frames_after_good_ones_on_one_connection(nursery: trio.Nursery) -> None:
-    """Requests before the broken frame are answered."""
-    running = await serving(nursery, table())
+    """Requests before the broken frame are answered. Nothing of the connection stays."""
+    connected = Connected()
+    running = await serving(nursery, table(), events=[connected])
     for bad in frames(100, seed=5):
         client = RawClient(await running.network.dial(running.address))
         await client.send(PING, PING, bad)
         assert [(await client.receive()).body for _ in range(2)] == [b"ping", b"ping"]
         await client.stream.aclose()
+    await wait_all_tasks_blocked()
+    gc.collect()
+    assert list(connected.all) == []
+
+
+async def test_what_was_received_does_not_wait_for_a_collection_of_garbage(nursery: trio.Nursery) -> None:
+    """Hundreds of thousands of bytes of each connection would be in memory by then."""
+    connected = Connected()
+    running = await serving(nursery, table(), events=[connected])
+    gc.collect()
+    gc.disable()
+    try:
+        client = await running.client()
+        await client.send(PING, b"\0\0\0\x10\0\0\0\x0c" + b"{" * 12)
+        assert (await client.receive()).body == b"ping"
+        await client.until_closed()
+        await wait_all_tasks_blocked()
+        assert list(connected.all) == []
+    finally:
+        gc.enable()
