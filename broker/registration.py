@@ -26,8 +26,10 @@ from rocketlet.common.json_pieces import in_pieces
 from rocketlet.common.retry_pauses import retry_pauses
 from rocketlet.common.topic import PERM_INHERIT
 from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.errors import BodyError, RemotingError
+from rocketlet.remoting.events import ConnectionEvents
 from rocketlet.remoting.in_turns import collect_joined
 from rocketlet.remoting.protocol.header import from_ext
 from rocketlet.remoting.protocol.kv import KVTable
@@ -63,9 +65,10 @@ class Place:
     tried: int = -1
     error: str | None = None  # None before the first attempt, empty while it has us
     master: tuple[str, str] = ("", "")  # of our name, from its answer: ordinary address, port for slaves
+    lost: bool = False  # its connection has closed since
 
 
-class Registration:
+class Registration(ConnectionEvents):
     """Registers this broker at its name servers. Without name servers it does nothing."""
 
     def __init__(self, identity: Identity, settings: Settings, topics: TopicTable, pool: ConnectionPool) -> None:
@@ -81,6 +84,7 @@ class Registration:
         self._changes = 0
         self._changed = trio.lowlevel.ParkingLot()  # tasks that wait for a change
         self._tries = trio.lowlevel.ParkingLot()  # tasks that wait for attempts to end
+        pool.subscribe(self)
         self.on_master: Callable[[str, str], None] = lambda address, ha_address: None
         """Told of the master of our name, its ordinary address and its port for slaves, when a name server names
         another one than it named before."""
@@ -106,6 +110,13 @@ class Registration:
         with trio.move_on_after(MAX_WAIT):
             await self.wait_registered()
 
+    def closed(self, connection: Connection) -> None:
+        """A name server whose connection has closed may have been restarted, and then it knows no broker."""
+        for place in self._places:
+            if place.error == "" and place.address not in self._pool.connections:
+                place.lost = True
+        self._changed.unpark_all()
+
     def places(self) -> Iterator[tuple[str, bool]]:
         """Each name server, and whether it has this broker, as far as is known."""
         return ((place.address, place.error == "") for place in self._places)
@@ -121,7 +132,8 @@ class Registration:
         while True:
             # A slave registers every time: the answer has its master's address.
             always = self._settings.now.force_register or self._identity.slave
-            changes, forced = self._changes, self._changes > place.tried or always
+            changes, forced = self._changes, self._changes > place.tried or always or place.lost
+            place.lost = False
             if forced or place.error or not await self._is_known_at(place.address):
                 await self._register_at(place)
             place.tried = changes
@@ -133,8 +145,10 @@ class Registration:
                 pauses = retry_pauses(pause)
             await trio.sleep(MIN_PAUSE)
             with trio.move_on_after(pause - MIN_PAUSE):
-                while self._changes <= place.tried:
+                while self._changes <= place.tried and not place.lost:
                     await self._changed.park()
+            if place.lost:
+                await trio.sleep(next(pauses))  # it may close each connection
 
     async def unregister(self) -> None:
         """Unregister at all name servers, so that clients leave at once."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from inspect import iscoroutinefunction
-from typing import Final
+from typing import Final, TypeVar
 
 from rocketlet.client.errors import InvalidMessage, InvalidUse, shown
 from rocketlet.common import message_properties as names
 from rocketlet.common import topic as topics
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
+
+Hook = TypeVar("Hook")
 
 MAX_MESSAGE_SIZE = 4 << 20  # RocketMQ's maxMessageSize, of client and broker
 
@@ -182,6 +184,17 @@ def check_callable(name: str, value: object, *, in_threads: bool = False) -> Non
             f"the {name} is an async function, which a client for threads cannot await",
             advice="make it a plain function, or use the Async class",
         )
+
+
+def checked_hooks(hooks: Iterable[Hook], *methods: str) -> tuple[Hook, ...]:
+    """A copy. Raises InvalidUse for what lacks one of these methods."""
+    if not isinstance(hooks, Iterable):
+        raise InvalidUse(f"the hooks are {_shown(hooks)}", advice="give a list of them")
+    result = tuple(hooks)
+    for hook in result:
+        for name in methods:
+            check_callable(f"{name} of the hook of type {type(hook).__name__}", getattr(hook, name, None))
+    return result
 
 
 def check_properties(message: Message) -> None:

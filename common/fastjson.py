@@ -41,7 +41,16 @@ _path_part = re.compile(r"\.([^.\[]+)|\[(\d+)\]").finditer
 _WORDS = {"true": True, "false": False, "null": None, "undefined": None, "NaN": None}
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\x0b", "0": "\0"}
 
-_encode = msgspec.json.Encoder().encode
+
+def as_text(value: Any) -> str:
+    """What msgspec cannot encode, as it can: a str of another type. A user's topic may be one, such as numpy.str_."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+
+
+dumps = msgspec.json.Encoder(enc_hook=as_text).encode
+"""Compact JSON, keys quoted, as every peer reads it. `msgspec.Raw` goes in as it is."""
 _decode = msgspec.json.Decoder().decode
 
 
@@ -72,17 +81,12 @@ def loads(text: str | bytes, *, max_values: int | None = None, references: bool 
     return _References(value, _REFERENCES_IN_FILES if max_values is None else reader.budget // _VALUE).resolved()
 
 
-def dumps(value: Any) -> bytes:
-    """Compact JSON, keys quoted, as every peer reads it. `msgspec.Raw` goes in as it is."""
-    return _encode(value)
-
-
 def dumps_object_keys(pairs: Iterable[tuple[Any, Any]]) -> msgspec.Raw:
     """A map whose keys are objects, `{{...}:5,{...}:7}`: not JSON, but the one form all peers read.
 
     It is a `Raw`, so that it can stand inside what `dumps` writes.
     """
-    return msgspec.Raw(b"{%b}" % b",".join([b"%b:%b" % (_encode(key), _encode(value)) for key, value in pairs]))
+    return msgspec.Raw(b"{%b}" % b",".join([b"%b:%b" % (dumps(key), dumps(value)) for key, value in pairs]))
 
 
 def _most_values(text: bytes) -> int:
@@ -143,7 +147,7 @@ class _Reader:
             self._in_key = True
             value = self._value(depth + 1)
             self._in_key = False
-            return _encode(value).decode()
+            return dumps(value).decode()
         if mark in ('"', "'"):
             return self._string(mark)
         word = _bare_word(self.text, self.at)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-import msgspec
+from rocketlet.common.fastjson import dumps
 
 Row = TypeVar("Row")
 
@@ -19,8 +19,6 @@ PIECE = 500
 """Rows that are written at once: about a millisecond."""
 LINES = b",\n"
 """Between the rows of a file, which people read too."""
-
-_encode = msgspec.json.Encoder().encode
 
 
 def in_pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -34,6 +32,6 @@ def object_pieces(rows: Iterable[tuple[str, Any]], separator: bytes = b",") -> I
     """An object with these names and values. A value that is JSON already is a `msgspec.Raw`."""
     prefix = b"{"
     for part in in_pieces(rows):
-        yield prefix + separator.join(b"%b:%b" % (_encode(name), _encode(value)) for name, value in part)
+        yield prefix + separator.join(b"%b:%b" % (dumps(name), dumps(value)) for name, value in part)
         prefix = separator
     yield b"{}" if prefix == b"{" else b"}"

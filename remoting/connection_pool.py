@@ -65,7 +65,7 @@ class ConnectionPool:
         self._network = network
         self._config = config = config or PoolConfig()
         self._hooks = tuple(hooks)
-        self._events = tuple(events)
+        self._events = list(events)
         self._dispatch = Dispatch(
             handlers, limits=limits, frame_limit=config.frame_max_length, header_limit=HEADER_LIMIT
         )
@@ -105,6 +105,10 @@ class ConnectionPool:
         # An exception from inside is raised unchanged; the nursery would wrap it in a group.
         await self._scope.__aexit__(None, None, None)
         return None
+
+    def subscribe(self, events: ConnectionEvents) -> None:
+        """Tell this subscriber too."""
+        self._events.append(events)
 
     @property
     def connections(self) -> Mapping[str, Connection]:

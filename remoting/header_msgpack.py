@@ -22,6 +22,7 @@ import msgspec
 from crc32c import crc32c
 from msgspec import Struct
 
+from rocketlet.common.fastjson import as_text
 from rocketlet.remoting.command import Command, HeaderType, language_of
 from rocketlet.remoting.errors import ChecksumError, FrameError
 from rocketlet.remoting.protocol.header import UNDECODABLE, Header, Int
@@ -49,7 +50,7 @@ class _AnyEnvelope(Envelope, gc=False, array_like=True):
 
 
 _decode = msgspec.msgpack.Decoder(_AnyEnvelope).decode
-_encode = msgspec.msgpack.Encoder().encode
+_encode = msgspec.msgpack.Encoder(enc_hook=as_text).encode
 
 
 @cache  # creating one takes 0.5 ms, and every server has 80

@@ -32,7 +32,7 @@ from rocketlet.client.sending.transaction_producer import (
 )
 from rocketlet.client.talking.session import World
 from rocketlet.client.talking.topic_queries import TopicQueries
-from rocketlet.client.validators import check_callable, check_received
+from rocketlet.client.validators import check_callable, check_received, checked_hooks
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.producer")
@@ -59,7 +59,7 @@ class Sending(Facade[ProducerEngine, ProducerConfig]):
     ) -> None:
         """`settings` are single fields of ProducerConfig by name. `world` is for tests."""
         super().__init__(group, config, namesrv=namesrv, world=world, **settings)
-        self._hooks = tuple(hooks)
+        self._hooks = checked_hooks(hooks, "before_send", "after_send")
 
     def _make_engine(self, bridge: Bridge, world: World) -> ProducerEngine:
         return ProducerEngine(self.group, self.config, world, self._hooks)

@@ -29,7 +29,7 @@ from rocketlet.client.facades.facade import InThreads, OnEventLoop, Subscribed, 
 from rocketlet.client.facades.thread_bridge import ThreadBridge
 from rocketlet.client.hooks import ConsumeHook, hooked
 from rocketlet.client.talking.session import World
-from rocketlet.client.validators import check_callable, check_name, check_seconds
+from rocketlet.client.validators import check_callable, check_name, check_seconds, checked_hooks
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 
 _STILL_ALIVE = 1.0  # how often a wait without time-out checks that the engine is alive
@@ -64,7 +64,7 @@ class Pushed(Subscribed[PushEngine, PushConfig], Generic[ListenerT, BatchListene
         super().__init__(group, topics, config=config, namesrv=namesrv, world=world, **settings)
         self._listener: Any = listener
         self._batch_listener: Any = batch_listener
-        self._hooks = tuple(hooks)
+        self._hooks = checked_hooks(hooks, "before_consume", "after_consume")
 
     def _make_engine(self, bridge: Bridge, world: World) -> PushEngine:
         listener = self._listener

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from rocketlet.common import fastjson
 from rocketlet.remoting.command import ONEWAY, VERSION, Command, HeaderType
 from rocketlet.remoting.protocol.header import to_ext
 from rocketlet.remoting.protocol.sending import SendMessageHeaderV2
@@ -49,7 +50,7 @@ class SendTemplate:
         fixed = to_ext(self._header)
         for letter in "efghi":
             del fixed[letter]
-        ext = msgspec.json.encode(fixed).replace(b"%", b"%%")[:-1]
+        ext = fastjson.dumps(fixed).replace(b"%", b"%%")[:-1]
         head = b'{"code":%d,"extFields":%b,' % (self._code, ext)
         changing = b'"e":"%d","f":"%d","g":"%d","h":"%d","i":%b},'
         tail = b'"flag":%d,"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'

@@ -24,7 +24,6 @@ from rocketlet.remoting.protocol.header import UNDECODABLE
 
 Part = TypeVar("Part")
 
-_encode = msgspec.json.Encoder().encode
 
 ODD_VALUES = 8_000
 ODD_VALUES_OF_ANSWERS = 1_000_000
@@ -37,7 +36,7 @@ class Body(msgspec.Struct):
 
     def to_json(self) -> bytes:
         """The encoded body."""
-        return _encode(self.builtins())
+        return fastjson.dumps(self.builtins())
 
     @classmethod
     def from_json(cls, data: bytes | memoryview) -> Self:

@@ -203,6 +203,30 @@ async def test_an_absent_name_server_is_logged_once_and_later_gets_everything(
     assert len([line for line in lines if line.startswith("registered at")]) == 1
 
 
+async def test_a_restarted_name_server_is_told_at_once(autojump_clock: MockClock) -> None:
+    network, before, after = MemoryNetwork(), NameServer(), NameServer()
+    async with memory_broker(network=network, namesrv_addr=FIRST):
+        async with before.serving(network, FIRST):
+            await trio.sleep(100)
+            assert before.topics()
+        await trio.sleep(2)
+        async with after.serving(network, FIRST):
+            await trio.sleep(3)
+            assert "TBW102" in after.topics()
+
+
+async def test_a_name_server_that_closes_each_connection_is_not_flooded(autojump_clock: MockClock) -> None:
+    network, server = MemoryNetwork(), NameServer()
+    async with memory_broker(network=network, namesrv_addr=FIRST) as one, server.serving(network, FIRST):
+        await trio.sleep(40)
+        count = len(server.registered)
+        for _ in range(100):
+            for connection in list(one.broker.parts.pool.connections.values()):
+                connection.close()
+            await trio.sleep(0.1)
+        assert count + 5 <= len(server.registered) <= count + 12
+
+
 async def test_a_refusal_is_logged_with_its_reason(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     network, grumpy = MemoryNetwork(), NameServer(refuses=True)
     async with grumpy.serving(network, FIRST), memory_broker(network=network, namesrv_addr=FIRST):

@@ -169,6 +169,12 @@ def listener(message: object) -> None:
         (lambda: Later(suspend=float("nan")), "suspend is of type float"),
         (lambda: TransactionProducer("g", None), "the checker is of type NoneType"),  # type: ignore[arg-type]
         (lambda: TransactionProducer("g", async_listener), "use the Async class"),  # type: ignore[arg-type]
+        (lambda: Producer("g", hooks=None), "the hooks are of type NoneType"),  # type: ignore[arg-type]
+        (lambda: Producer("g", hooks=[7]), "before_send of the hook of type int is"),  # type: ignore[list-item]
+        (
+            lambda: PushConsumer("g", listener, hooks=["x"]),  # type: ignore[list-item]
+            "before_consume of the hook of type str is",
+        ),
     ],
 )
 def test_a_client_refuses_invalid_arguments(make: Callable[[], object], complaint: str) -> None:

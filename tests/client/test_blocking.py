@@ -170,6 +170,28 @@ def test_a_push_consumer_calls_its_listener_in_threads(namesrv: str) -> None:
             consumer.commit()
 
 
+class Name(str):
+    """As pandas and numpy have them."""
+
+
+@pytest.mark.parametrize("header_type", range(3))
+def test_names_may_be_texts_of_another_type(namesrv: str, header_type: int) -> None:
+    got: Queue[ReceivedMessage] = Queue()
+    with Producer(Name("namers"), namesrv=namesrv, header_type=header_type) as producer:
+        sent = producer.send(Message(Name("named"), b"x", tags=Name("a"), keys=[Name("key")]))
+        assert len(producer.publish_queues(Name("named"))) >= 4
+        with PushConsumer(
+            Name(f"named-{header_type}"),
+            got.put,
+            topics={Name("named"): Name("a")},
+            namesrv=namesrv,
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            header_type=header_type,
+        ):
+            while got.get(timeout=120).message_id != sent.message_id:
+                pass
+
+
 def test_a_lite_pull_consumer_is_iterated(namesrv: str) -> None:
     with Producer("pulling", namesrv=namesrv) as producer:
         sent = {producer.send(Message("pulled", b"%d" % n)).message_id for n in range(100)}

@@ -188,3 +188,13 @@ def test_references_in_a_file_have_a_budget_too() -> None:
 
 def test_without_references_ref_is_an_ordinary_key() -> None:
     assert loads('{"a":{"$ref":"$.b"},"b":1,}', references=False) == {"a": {"$ref": "$.b"}, "b": 1}
+
+
+def test_texts_of_another_type_are_written_as_text() -> None:
+    class Name(str):
+        def __str__(self) -> str:
+            return "never asked"
+
+    assert dumps({Name("a"): [Name("b")]}) == b'{"a":["b"]}'
+    with pytest.raises(TypeError, match="a object cannot be written"):
+        dumps({"a": object()})
