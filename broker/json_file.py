@@ -59,6 +59,7 @@ class JsonFile:
         self._written = 0
         self._changed = trio.Event()
         self._readable = False  # whether what is on the disk now may become the backup
+        self._is_there = False  # whether the file was read or written, and not deleted since
 
     def load(self) -> Any:
         """The content of the file, or of its backup; None if neither exists or both are corrupted."""
@@ -76,7 +77,7 @@ class JsonFile:
                 continue
             if path != self.path:
                 log.warning("%s is missing, empty or broken: its backup %s is used", self.path, path)
-            self._readable = path == self.path
+            self._readable = self._is_there = path == self.path
             return body
         return None
 
@@ -89,6 +90,13 @@ class JsonFile:
         """The table has changed."""
         self._changes += 1
         self._changed.set()
+
+    def look(self) -> None:
+        """Have the table written again if somebody has deleted its file, or its directory, meanwhile."""
+        if self._is_there and not self._disk.exists(self.path):
+            log.error("%s was deleted while the broker runs; it is written again", self.path)
+            self._is_there = False
+            self.changed()
 
     async def saved(self) -> None:
         """Wait until all changes so far are on disk. Callers that arrive during a write share the next one.
@@ -138,7 +146,7 @@ class JsonFile:
             if old is not None:
                 self._disk.write_file(self.path + BACKUP, old)
         self._disk.write_file(self.path, b"".join(pieces))
-        self._readable = True
+        self._readable = self._is_there = True
 
     def __repr__(self) -> str:
         return f"<JsonFile {self.path}: {self._changes - self._written} changes to write>"

@@ -33,6 +33,7 @@ log = logging.getLogger("rocketlet.broker.tables")
 
 DELAY_OFFSET_SECONDS = 10.0
 FILTER_SECONDS = 10.0
+LOOK_SECONDS = 10.0  # how often it is looked whether the files are still there
 
 
 class ChangeSignal:
@@ -124,10 +125,12 @@ class Tables:
             )
             nursery.start_soon(self._save_regularly, self.delays_file, lambda: DELAY_OFFSET_SECONDS)
             nursery.start_soon(self._save_regularly, self.filters_file, lambda: FILTER_SECONDS)
+            nursery.start_soon(self._look_regularly)
 
     async def save_all(self) -> None:
-        """Write everything that has changed: the broker stops."""
-        for file in (self.topics_file, self.groups_file, self.tombstones_file, *self._written):
+        """Write everything that has changed, or is not there any more: the broker stops."""
+        for file in self._files():
+            file.look()
             try:
                 await self._save(file)
             except NotSaved as error:
@@ -164,6 +167,9 @@ class Tables:
         self.groups_file.changed()
         self.changes.notify()
 
+    def _files(self) -> list[JsonFile]:
+        return [self.topics_file, self.groups_file, self.modes_file, self.tombstones_file, *self._written]
+
     def _versions(self) -> dict[JsonFile, int]:
         return {
             self.offsets_file: self.offsets.version,
@@ -179,6 +185,12 @@ class Tables:
                 await self._save(file)
             except NotSaved as error:
                 log.error("%s; next try in %g s", error, pause())
+
+    async def _look_regularly(self) -> None:
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            for file in self._files():
+                file.look()
 
     async def _save(self, file: JsonFile) -> None:
         version = self._versions().get(file, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,27 @@ async def test_unawaited_changes_are_written_soon(tmp_path: Path, autojump_clock
         await trio.sleep(RETRY_SECONDS * 1.5)
         assert not table.file.dirty
         nursery.cancel_scope.cancel()
+
+
+async def test_a_deleted_file_is_written_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = Table(tmp_path / "config" / "t.json")
+    table.file.look()
+    assert not table.file.dirty, "it was never there"
+    table.put(7)
+    await table.file.saved()
+    table.file.look()
+    assert not table.file.dirty
+    shutil.rmtree(tmp_path / "config")
+    table.file.look()
+    table.file.look()
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "t.json was deleted while the broker runs" in caplog.text
+    await table.file.saved()
+    again = Table(tmp_path / "config" / "t.json")
+    assert again.file.load() == {"n": 7}
+    (tmp_path / "config" / "t.json").unlink()
+    again.file.look()
+    assert again.file.dirty
 
 
 async def test_concurrent_saves_share_a_write(tmp_path: Path) -> None:

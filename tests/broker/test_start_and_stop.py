@@ -87,6 +87,20 @@ async def test_a_broken_table_is_read_from_its_backup(
         assert (await again.send("T")).code == 0
 
 
+async def test_tables_deleted_while_it_runs_are_written_again(autojump_clock: MockClock) -> None:
+    async with memory_broker() as one:
+        await fill(one)
+        await trio.sleep(20)
+        tables = {path for path in one.disk.files() if "/config/" in path and path.endswith(".json")}
+        for path in tables:
+            one.disk.remove(path)
+        await trio.sleep(30)
+        assert tables <= one.disk.files().keys()
+        one.disk.remove(f"{ROOT}/config/topics.json")
+    async with memory_broker(disk=one.disk) as again:
+        await check_filled(again)
+
+
 async def test_the_vip_port_serves_everything_but_pulls(autojump_clock: MockClock) -> None:
     async with memory_broker() as one:
         await one.send("T")
