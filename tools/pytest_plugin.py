@@ -63,8 +63,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def rocketmq(request: pytest.FixtureRequest) -> Iterator[ThreadStack]:
-    """A fresh name server and broker in memory, on free ports; `.namesrv` is the address, `.on(...)` scripts faults."""
-    with _stack(settings=_marker_settings(request)) as stack:
+    """A fresh name server and broker in memory, on free ports; `.namesrv` is the address, `.on(...)` scripts faults,
+    `.kill("broker-a")`, `.restart`, `.pause` and `.resume` break and repair the broker."""
+    with _stack(breakable=True, settings=_marker_settings(request)) as stack:
         yield stack
         _check_leaks(stack, request.config.getini("rocketmq_leaks"))
 

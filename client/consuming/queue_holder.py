@@ -45,15 +45,13 @@ class QueueHolder(GroupMember, Puller):
 
     async def lag(self) -> dict[MessageQueue, int]:
         """For each queue that this consumer holds, how many messages were not consumed yet when it was asked."""
-        lags = {}
-        for queue in self.assignment():
-            committed = self.offsets.noted(self.wire_queue(queue))
-            if committed is None:
-                committed = await self.committed(queue)
-            if committed is None:
-                committed = await self.queries.min_offset(queue)
-            lags[queue] = max(await self.queries.max_offset(queue) - committed, 0)
-        return lags
+        self.collect()
+        consumed = {
+            self.shown(queue): process_queue.committable()
+            for queue, process_queue in list(self.held.items())
+            if not process_queue.dropped
+        }
+        return {queue: max(await self.queries.max_offset(queue) - offset, 0) for queue, offset in consumed.items()}
 
     # ---- life
 

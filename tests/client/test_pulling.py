@@ -249,6 +249,10 @@ async def test_a_consumer_reports_its_lag(autojump_clock: trio.testing.MockClock
         assert numbers(await consumer.poll()) == [0, 1]
         await consumer.commit()
         assert await consumer.lag() == {QUEUE: 3}
+        assert numbers(await consumer.poll()) == [2, 3]
+        assert await consumer.lag() == {QUEUE: 3}, "what was received last is not consumed yet"
+        assert numbers(await consumer.poll()) == [4]
+        assert await consumer.lag() == {QUEUE: 1}, "consumed, though nothing is stored yet"
 
 
 async def test_batches_are_pulls_in_columns(autojump_clock: trio.testing.MockClock) -> None:
