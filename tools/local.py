@@ -249,7 +249,9 @@ class LocalStack:
 
     def _breakable_network(self) -> BreakableNetwork:
         if self._breakable is None:
-            raise RuntimeError("this stack was not made to be broken: use rocketmq_cluster, or breakable=True")
+            raise RuntimeError(
+                "this stack was not made to be broken: use the fixture rocketmq or rocketmq_cluster, or breakable=True"
+            )
         return self._breakable
 
     # ---- start

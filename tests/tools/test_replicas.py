@@ -68,11 +68,14 @@ def test_a_master_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(ro
     assert found >= {b"%d" % number for number in range(20)} | {b"goes on"}
 
 
-def test_an_unknown_or_unbreakable_broker_is_named(rocketmq: ThreadStack) -> None:
+def test_an_unknown_broker_is_named(rocketmq: ThreadStack) -> None:
     with pytest.raises(ValueError, match="no broker is called broker-z; there are broker-a"):
         rocketmq.restart("broker-z")
-    with pytest.raises(RuntimeError, match="rocketmq_cluster"):
-        rocketmq.kill("broker-a")
+
+
+def test_a_shared_broker_is_not_to_be_broken(rocketmq_session: ThreadStack) -> None:
+    with pytest.raises(RuntimeError, match="use the fixture rocketmq or rocketmq_cluster"):
+        rocketmq_session.kill("broker-a")
 
 
 async def test_in_virtual_time_a_master_is_paused_parted_and_killed(
