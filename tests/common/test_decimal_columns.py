@@ -24,3 +24,4 @@ def test_numbers_of_one_width_are_written_as_digits(numbers: list[int]) -> None:
 
 def test_numbers_of_two_widths_have_no_table() -> None:
     assert digits_of(numpy.array([9, 10])) is None
+    assert digits_of(numpy.array([10, 9, 100])) is None

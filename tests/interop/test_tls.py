@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.support.java_programs import JavaPrograms
+from tests.support.java_programs import WITHOUT_PUSH, JavaPrograms
 from tests.support.programs import broker, name_server
 
 pytestmark = pytest.mark.interop
@@ -39,7 +39,7 @@ def test_a_client_with_tls_enable_finds_tls_on_default_servers(
         name_server(tmp_path) as (names, namesrv),
         broker(tmp_path, namesrvAddr=namesrv) as (program, _),
     ):
-        outcomes = java.scenarios(namesrv, "send-sync", "tag-filter")
+        outcomes = java.scenarios(namesrv, *WITHOUT_PUSH)
         assert [outcome for outcome in outcomes.values() if outcome.verdict != "PASS"] == []
         for one in (names, program):
             one.line_with("TLS is served with a certificate made by ourselves")
