@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_ZERO = 48
-
 
 def digits_of(numbers: NDArray[Any]) -> NDArray[Any] | None:
-    """The digits of numbers that are not negative; None where some have more than others."""
-    width = len(str(int(numbers.max())))
-    if len(str(int(numbers.min()))) != width:
+    """The digits of numbers that are not negative; None where some have more than others.
+
+    One text for all takes half of what numpy's divisions take for 24 numbers, and twice as long for a thousand.
+    """
+    import numpy
+
+    values = numbers.tolist()
+    width = len(str(max(values)))
+    if len(str(min(values))) != width:
         return None
-    digits: NDArray[Any] = numbers[:, None] // powers_of_ten(width) % 10 + _ZERO
-    return digits
+    return numpy.frombuffer(b"%d" * len(values) % tuple(values), numpy.uint8).reshape(-1, width)
 
 
 @cache

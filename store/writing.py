@@ -211,7 +211,8 @@ class Writing:
     ) -> None:
         import numpy
 
-        timestamps = numpy.full(len(sizes), timestamp)
+        timestamps = numpy.empty(len(sizes), numpy.int64)
+        timestamps.fill(timestamp)
         self._dispatch.noted.append(NotedRecords(log_offsets, sizes, timestamps, entries, keys))
 
     def _size_of(self, message: Put, queue: ConsumeQueue) -> int:
