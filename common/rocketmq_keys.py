@@ -79,7 +79,7 @@ STORE = _keys(
     flushDelayOffsetInterval cleanFileForciblyEnable warmMapedFileEnable offsetCheckInSlave debugLockEnable
     duplicationEnable diskFallRecorded osPageCacheBusyTimeOutMills defaultQueryMaxNum transientStorePoolEnable
     transientStorePoolSize fastFailIfNoBufferInStorePool enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId
-    preferredLeaderId isEnableBatchPush enableScheduleMessageStats enableLmq enableMultiDispatch
+    preferredLeaderId isEnableBatchPush enableBatchPush enableScheduleMessageStats enableLmq enableMultiDispatch
     maxLmqConsumeQueueNum enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit
     scheduleAsyncDeliverMaxResendNum2Blocked
     """
