@@ -187,15 +187,9 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         problems = []
-        if self.broker_cluster_name and not is_legal_name(self.broker_cluster_name):
-            problems.append(
-                f"brokerClusterName={self.broker_cluster_name}: a name of letters, digits, '%', '|', '_' and '-' is"
-                " needed, for it becomes a topic"
-            )
-        if self.broker_name and not is_legal_name(self.broker_name.replace(".", "-")):
-            problems.append(
-                f"brokerName={self.broker_name}: a name of letters, digits, '.', '%', '|', '_' and '-' is needed"
-            )
+        for key, name in (("brokerClusterName", self.broker_cluster_name), ("brokerName", self.broker_name)):
+            if name and not is_legal_name(name.replace(".", "-")):
+                problems.append(f"{key}={name}: a name of letters, digits, '.', '%', '|', '_' and '-' is needed")
         if not self.broker_cluster_name:
             problems.append("brokerClusterName is empty: give the cluster a name, or leave the line away")
         if 0 < self.listen_port <= VIP_STEP:

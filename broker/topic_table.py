@@ -260,7 +260,8 @@ class TopicTable:
     def create_own(self, broker_name: str) -> None:
         """The topics that every broker has; existing ones stay as they are."""
         for topic in own_topics(self._settings.now, broker_name):
-            # A broker's name may contain a dot, a topic's may not; no client can send to such a topic anyway.
+            # The names of a broker and of a cluster may contain a dot, a topic's may not; no client can send to such a
+            # topic anyway.
             if topic.name not in self._topics and names.is_legal_name(topic.name):
                 self._topics[topic.name] = topic
                 self._changed()

@@ -448,12 +448,15 @@ def test_a_broker_starts_with_a_broker_conf_from_the_field(tmp_path: Path) -> No
 def test_a_broker_name_that_would_break_other_programs_is_refused(name: str) -> None:
     with pytest.raises(SettingsError):
         BrokerConfig(broker_name=name)
+    with pytest.raises(SettingsError):
+        BrokerConfig(broker_cluster_name=name)
 
 
-async def test_a_broker_whose_name_has_a_dot(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("key", ["broker_name", "broker_cluster_name"])
+async def test_a_broker_whose_name_has_a_dot(autojump_clock: MockClock, key: str) -> None:
     disk = MemoryDisk()
     for _ in range(2):
-        async with memory_broker(disk=disk, broker_name="a.example.com") as one:
+        async with memory_broker(disk=disk, **{key: "a.example.com"}) as one:  # type: ignore[arg-type]
             await serves(one)
             assert one.broker.tables.topics.get("a.example.com") is None
 
