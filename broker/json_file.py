@@ -94,9 +94,12 @@ class JsonFile:
     def look(self) -> None:
         """Have the table written again if somebody has deleted its file, or its directory, meanwhile."""
         if self._is_there and not self._disk.exists(self.path):
-            log.error("%s was deleted while the broker runs; it is written again", self.path)
             self._is_there = False
+            self._report_deleted()
             self.changed()
+
+    def _report_deleted(self) -> None:
+        log.error("%s was deleted while the broker runs; it is written again", self.path)
 
     async def saved(self) -> None:
         """Wait until all changes so far are on disk. Callers that arrive during a write share the next one.
@@ -145,6 +148,8 @@ class JsonFile:
             old = self._disk.read_file(self.path)
             if old is not None:
                 self._disk.write_file(self.path + BACKUP, old)
+            elif self._is_there:
+                self._report_deleted()
         self._disk.write_file(self.path, b"".join(pieces))
         self._readable = self._is_there = True
 

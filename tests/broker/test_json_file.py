@@ -166,6 +166,18 @@ async def test_a_deleted_file_is_written_again(tmp_path: Path, caplog: pytest.Lo
     assert again.file.dirty
 
 
+async def test_a_write_says_that_the_file_was_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With config/ removed, a topic created at once after it made the file anew, and no line told of the others."""
+    table = Table(tmp_path / "config" / "t.json")
+    table.put(7)
+    await table.file.saved()
+    shutil.rmtree(tmp_path / "config")
+    table.put(8)
+    await table.file.saved()
+    table.file.look()
+    assert ["t.json was deleted while the broker runs" in record.message for record in caplog.records] == [True]
+
+
 async def test_concurrent_saves_share_a_write(tmp_path: Path) -> None:
     disk = FailingDisk()
     table = Table(tmp_path / "t.json", disk)
