@@ -77,18 +77,22 @@ class Clients(ConnectionEvents):
         self._to_notify: dict[str, None] = {}
         self._changed = trio.Event()
 
-    def heartbeat(self, connection: Connection, beat: Heartbeat) -> None:
+    def heartbeat(self, connection: Connection, beat: Heartbeat) -> bool:
+        """Whether the client has joined a consumer group, or changed what it subscribes there."""
         if connection.closed:
-            return
+            return False
+        has_joined = False
         now, monotonic_now = self._clock(), monotonic_ms()
         for consuming in beat.consuming:
             member = Member(connection, beat.client_id, beat.language, beat.version, monotonic_now, seen_at=now)
             if self.consumers.register(member, consuming):
+                has_joined = True
                 self._notify_soon(consuming.group)
             self._filters.register(consuming.group, consuming.subscriptions, now)
         member = Member(connection, beat.client_id, beat.language, beat.version, monotonic_now, seen_at=now)
         for group in beat.producing:
             self.producers.register(group, member)
+        return has_joined
 
     def leave_consumer_group(self, group: str, connection: Connection) -> None:
         if self.consumers.unregister(group, connection):

@@ -15,7 +15,7 @@ Java: store/CommitLog.java (GroupCommitRequest, submitFlushRequest, submitReplic
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -234,24 +234,41 @@ class Durability:
         if self._store.config.is_sync_flush:
             self._store.want_flush()
 
-    def answer(self, request: Request, end: int, reply: Reply, late: ResponseCode) -> Answer | Deferred:
+    def answer(
+        self,
+        request: Request,
+        end: int,
+        reply: Reply,
+        late: ResponseCode,
+        announced: Callable[[], Awaitable[None]] | None = None,
+    ) -> Answer | Deferred:
         """The answer to a request other than a send that stored something, once the log is as safe up to `end` as for
         sends.
 
         It is never sent before the topic created by the first of them is saved, or the stored message would be
-        unreadable after a crash. `late` is its code if the disk takes too long. A slave that does not confirm delays it
-        and changes nothing else: RocketMQ, which waits for neither here, answers success too.
+        unreadable after a crash. `announced` is awaited too, given where such a topic was created: it returns when the
+        name servers know it, or after a moment. `late` is its code if the disk takes too long. A slave that does not
+        confirm delays it and changes nothing else: RocketMQ, which waits for neither here, answers success too.
         """
         if request.is_oneway:
             self.want_flush_soon()
-        if request.is_oneway or not (promised(self._store.config) or self._topics_file.dirty):
+        if request.is_oneway or not (announced or promised(self._store.config) or self._topics_file.dirty):
             return reply
-        self._nursery.start_soon(self._answer_later, request, end, reply, late)
+        self._nursery.start_soon(self._answer_later, request, end, reply, late, announced)
         return DEFERRED
 
-    async def _answer_later(self, request: Request, end: int, reply: Reply, late: ResponseCode) -> None:
+    async def _answer_later(
+        self,
+        request: Request,
+        end: int,
+        reply: Reply,
+        late: ResponseCode,
+        announced: Callable[[], Awaitable[None]] | None,
+    ) -> None:
         try:
             await self._topics_file.saved()
+            if announced is not None:
+                await announced()
             if self._store.config.is_sync_flush:
                 await self._store.flushed_to(end, self._store.config.sync_flush_timeout)
             if Promise.REPLICATED in promised(self._store.config):

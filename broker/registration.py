@@ -105,8 +105,13 @@ class Registration(ConnectionEvents):
         while any(place.tried < change for place in self._places):
             await self._tries.park()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether a name server may still lack a change."""
+        return any(place.tried < self._changes for place in self._places)
+
     async def wait_registered_briefly(self) -> None:
-        """The same, for a moment at most."""
+        """Wait until every name server has all changes so far, or could not be reached, for a moment at most."""
         with trio.move_on_after(MAX_WAIT):
             await self.wait_registered()
 

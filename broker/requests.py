@@ -120,7 +120,18 @@ class Requests:
         routes = TopicRoutes(identity, settings, topics, parts.pool)
         return [
             SendMessage(parts.targets, detours, answers, store, statistics, kept_bits, together.serve),
-            SendBack(identity, settings, topics, groups, store, durability, statistics, parts.rng, bits),
+            SendBack(
+                identity,
+                settings,
+                topics,
+                groups,
+                store,
+                durability,
+                registration.wait_registered_briefly,
+                statistics,
+                parts.rng,
+                bits,
+            ),
             ReplyMessage(identity, settings, parts.targets, clients.producers, store, clock, parts.settle, bits),
             EndTransaction(identity, parts.halves, durability, statistics),
             PullMessage(
@@ -138,7 +149,7 @@ class Requests:
             RequestModesAdmin(identity, topics, clients, tables.modes, tables.modes_file, routes),
             Queries(store),
             QueueOffsets(offsets, tables.offsets_file, store, parts.recent_bytes, nursery),
-            Membership(settings, topics, groups, clients, registration.wait_registered_briefly),
+            Membership(settings, topics, groups, clients, registration),
             LockQueues(parts.locks, monotonic_ms, tables.changes.notify),
             TopicAdmin(identity, tables, registration, store, statistics),
             GroupAdmin(identity, tables, statistics),

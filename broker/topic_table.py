@@ -53,7 +53,8 @@ class TableFull(RocketletError):
 class Topic:
     """One topic. `queues` is the number of legal queue ids, `plain` is false if its sends need checks.
 
-    `saved` is false while a topic created by a send is not on disk yet: until then its sends are not answered.
+    `saved` is false while a topic that was created on demand may not be on disk yet: until then its sends are not
+    answered.
     """
 
     __slots__ = (
@@ -179,6 +180,7 @@ class TopicTable:
         if present is not None:
             return present
         topic = Topic(name, queues, queues, sys_flag=sys_flag)
+        topic.set_saved(False)
         return topic if self._create(topic, reason) else None
 
     def update(self, topic: Topic) -> None:

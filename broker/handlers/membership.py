@@ -1,9 +1,9 @@
 """34 HEART_BEAT, 35 UNREGISTER_CLIENT, 38 GET_CONSUMER_LIST_BY_GROUP, 46 CHECK_CLIENT_CONFIG.
 
 A heartbeat registers all producer and consumer groups of one client on its connection. For a consumer group it also
-creates the group, if allowed, and its retry topic, which clients look up at once: so the answer waits until the name
-servers have it. The answer carries only our version in its header, from which Java clients know that SQL92 is
-supported. The list of 38 is the input of every rebalance: each client id once; a group without members is
+creates the group, if allowed, and its retry topic, which clients look up at once: so the answer to a client that joins
+waits until the name servers have it. The answer carries only our version in its header, from which Java clients know
+that SQL92 is supported. The list of 38 is the input of every rebalance: each client id once; a group without members is
 code 1. 46 checks a consumer's filter before it starts: 1 if such filters are disabled, 23 if its type is unknown or the
 expression does not compile.
 
@@ -14,13 +14,12 @@ Java: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from rocketlet.broker.clients import Clients, Heartbeat
 from rocketlet.broker.config import Settings
 from rocketlet.broker.consumer_groups import MAX_GROUPS_OF_CONNECTION, Consuming, RegistryFull
 from rocketlet.broker.filter.lexer import FilterSyntaxError
 from rocketlet.broker.filter.selector import compiled
+from rocketlet.broker.registration import Registration
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common.subscription import SQL92, TAG, Subscription
@@ -54,14 +53,13 @@ class Membership:
         topics: TopicTable,
         groups: SubscriptionGroups,
         clients: Clients,
-        wait_until_registered: Callable[[], Awaitable[None]],
+        registration: Registration,
     ) -> None:
-        """`wait_until_registered` waits until the name servers have all topics, or for a moment at most."""
         self._settings = settings
         self._topics = topics
         self._groups = groups
         self._clients = clients
-        self._wait_until_registered = wait_until_registered
+        self._registration = registration
 
     def table(self) -> HandlerTable:
         return {
@@ -112,17 +110,18 @@ class Membership:
             [group.groupName for group in data.producerDataSet if 0 < len(group.groupName) <= GROUP_MAX_LENGTH],
         )
         try:
-            self._clients.heartbeat(request.connection, beat)
+            has_joined = self._clients.heartbeat(request.connection, beat)
         except RegistryFull as error:
             raise Refused(ResponseCode.SYSTEM_BUSY, str(error)) from None
-        if len(self._topics) == topics:
+        # A member that has just joined may have created the retry topic, and still be waiting itself.
+        if not ((has_joined or len(self._topics) > topics) and self._registration.is_behind):
             return Reply()
         request.connection.start_task(self._answer_when_known, request)
         return DEFERRED
 
     async def _answer_when_known(self, request: Request) -> None:
         """Clients ask the name servers for the retry topic as soon as they have the answer."""
-        await self._wait_until_registered()
+        await self._registration.wait_registered_briefly()
         request.reply(Reply())
 
     def unregister(self, request: Request) -> Reply:

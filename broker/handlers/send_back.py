@@ -7,8 +7,8 @@
    (a level below zero), it goes to %DLQ%group. Otherwise to %RETRY%group, after the delay in the request, or level 3 +
    attempts so far: 10 s the first time, 2 h the sixteenth.
 4. It is stored again with its body, flags, birth and store host, one attempt more, its topic in RETRY_TOPIC and the id
-of its
-   first delivery in ORIGIN_MESSAGE_ID. A dead letter keeps DELAY=0 and the REAL_TOPIC of its last delay.
+   of its first delivery in ORIGIN_MESSAGE_ID. A dead letter keeps DELAY=0 and the REAL_TOPIC of its last delay.
+5. Where that created a topic, the answer waits until the name servers know it.
 
 Unlike RocketMQ, with SYNC_FLUSH the answer waits for the disk, since the consumer forgets the message once answered.
 
@@ -18,6 +18,7 @@ Java: broker/processor/SendMessageProcessor.java (asyncConsumerSendMsgBack)
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -83,16 +84,19 @@ class SendBack:
         groups: SubscriptionGroups,
         store: MessageStore,
         durability: Durability,
+        announced: Callable[[], Awaitable[None]],
         statistics: Statistics,
         random: Random,
         filter_bits: FilterBits,
     ) -> None:
+        """`announced` returns when the name servers know all topics, or after a moment."""
         self._identity = identity
         self._settings = settings
         self._topics = topics
         self._groups = groups
         self._store = store
         self._durability = durability
+        self._announced = announced
         self._statistics = statistics
         self._random = random
         self._filter_bits = filter_bits
@@ -126,6 +130,7 @@ class SendBack:
             )
         if group.retryQueueNums <= 0:
             return Reply()
+        topics = len(self._topics)
         retry = self._retry_topic(header, group.retryQueueNums)
         raw = at_once(self._store, partial(self._store.record_at, header.offset))
         if raw is None:
@@ -142,7 +147,8 @@ class SendBack:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}") from error
         is_known = header.originTopic is not None and self._topics.get(header.originTopic) is not None
         self._statistics.count_sent_back(header.group, (is_known and header.originTopic) or record.topic)
-        return self._durability.answer(request, appended.end, Reply(), ResponseCode.SYSTEM_ERROR)
+        announced = self._announced if len(self._topics) > topics else None
+        return self._durability.answer(request, appended.end, Reply(), ResponseCode.SYSTEM_ERROR, announced)
 
     def _retry_topic(self, header: ConsumerSendMsgBackHeader, queues: int) -> Topic:
         topic = self._create(retry_topic(header.group), queues, UNIT_SUBSCRIPTION if header.unitMode else 0)

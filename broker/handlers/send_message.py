@@ -33,7 +33,7 @@ from rocketlet.broker.topic_table import Topic
 from rocketlet.common.message_flags import HOST_FLAGS
 from rocketlet.common.message_properties import remove
 from rocketlet.common.subscription import tags_code
-from rocketlet.common.topic import SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketlet.common.topic import DLQ_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketlet.remoting.access import publish
 from rocketlet.remoting.handler import Answer, Deferred, Handler, HandlerTable, Refused, Request, TogetherFunction
 from rocketlet.remoting.protocol.sending import SendMessageHeader, SendMessageHeaderV2
@@ -142,6 +142,8 @@ class SendMessage:
             recall = self._redirect(request, header, put)
             if put.topic == SCHEDULE_TOPIC:  # counted in its own topic when delivered
                 flow = self._statistics.put_flow(put.topic, put.queue_id)
+            elif put.topic.startswith(DLQ_PREFIX):
+                topic = self._find(put.topic) or topic  # may have been created just now
         if self._filter_bits is not None:
             put.filter_bits = self._filter_bits(put.topic, put.properties)
         appended = self._put(put)

@@ -24,6 +24,7 @@ from rocketlet.remoting.protocol.registration import (
     UnregisterBrokerHeader,
     body_crc32,
 )
+from rocketlet.remoting.protocol.sending import ConsumerSendMsgBackHeader
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.server import Server
 from tests.support.memory_broker import NAME, RunningBroker, memory_broker
@@ -41,11 +42,13 @@ class NameServer:
     known: DataVersion | None = None
     order: dict[str, str] = field(default_factory=dict)
     refuses: bool = False
+    takes: float = 0
     connections: set[object] = field(default_factory=set)
 
-    def register(self, request: Request) -> Reply:
+    async def register(self, request: Request) -> Reply:
         if self.refuses:
             raise Refused(1, "not today")
+        await trio.sleep(self.takes)
         header: RegisterBrokerHeader = request.header
         assert body_crc32(request.body) == header.bodyCrc32
         read = RegisterBrokerBody.from_compressed if header.compressed else RegisterBrokerBody.from_json
@@ -118,6 +121,40 @@ async def test_topics_created_by_sends_and_heartbeats_are_registered_soon(autoju
         await trio.sleep(0.2)
         for name_server in (first, second):
             assert {"T", "%RETRY%CG"} <= name_server.topics()
+
+
+async def test_each_member_that_joins_is_answered_when_the_name_servers_know_the_retry_topic(
+    autojump_clock: MockClock,
+) -> None:
+    """The second one was answered at once, since the topic was there, and its client found no route."""
+    async with registered_broker() as (one, first, _), one.client() as other:
+        first.takes = 0.5
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.heartbeat, "c1", "CG")
+            await trio.sleep(0.1)
+            assert (await other.heartbeat("c2", "CG")).code == 0
+            assert "%RETRY%CG" in first.topics()
+
+
+async def test_a_message_sent_back_is_answered_when_the_name_servers_know_its_topic(autojump_clock: MockClock) -> None:
+    async with registered_broker() as (one, first, _):
+        await one.send("T")
+        first.takes = 0.5
+        for level, topic in ((1, "%RETRY%CG"), (-1, "%DLQ%CG")):
+            header = ConsumerSendMsgBackHeader(offset=0, group="CG", delayLevel=level, originTopic="T")
+            assert (await one.call(RequestCode.CONSUMER_SEND_MSG_BACK, header)).code == 0
+            assert topic in first.topics()
+
+
+async def test_a_dead_letter_that_is_sent_is_answered_when_its_topic_is_known(autojump_clock: MockClock) -> None:
+    """It was answered before its topic was saved: after a crash nobody could have read it."""
+    async with registered_broker() as (one, first, _):
+        await one.heartbeat("c", "CG")
+        await one.send("%RETRY%CG")
+        first.takes = 0.5
+        sent = await one.send("%RETRY%CG", fields={"reconsumeTimes": 16})
+        assert sent.code == 0
+        assert "%DLQ%CG" in first.topics()
 
 
 async def test_many_changes_share_few_registrations(autojump_clock: MockClock) -> None:
