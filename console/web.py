@@ -27,7 +27,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from rocketlet.client.errors import ClientError
 from rocketlet.client.talking.session import World
-from rocketlet.common.clock import WallClock
+from rocketlet.common.clock import WallClock, monotonic_ms
 from rocketlet.common.errors import RocketletError
 from rocketlet.console.audit import Audit
 from rocketlet.console.charts import short
@@ -126,7 +126,7 @@ class View:
         self.calls = console.calls
         self.form = form
         self.visitor = visitor
-        self.role = console.visitors.role(visitor, console.clock() / 1000)
+        self.role = console.visitors.role(visitor, monotonic_ms() / 1000)
         self.language = _language(request, console.config)
         self._flash: tuple[str, bool] | None = None
         self._new_visitor = False
@@ -299,7 +299,7 @@ def endpoint(page: Page, *, public: bool = False) -> Callable[[Request], Awaitab
         form: dict[str, str] = {}
         if request.method == "POST":
             length = request.headers.get("content-length", "")
-            stranger = console.visitors.role(visitor, console.clock() / 1000) is Role.NOBODY
+            stranger = console.visitors.role(visitor, monotonic_ms() / 1000) is Role.NOBODY
             if not length.isdigit() or int(length) > (LARGEST_STRANGERS_FORM if stranger else LARGEST_FORM):
                 return Response("the form is too large", 413, _SECURITY)
             submitted = await request.form(max_files=1, max_fields=1000, max_part_size=LARGEST_FORM)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from starlette.responses import RedirectResponse, Response
 
+from rocketlet.common.clock import monotonic_ms
 from rocketlet.console.texts import LANGUAGES
 from rocketlet.console.visitors import Role
 from rocketlet.console.web import LANGUAGE, THEME, VISITOR, View
@@ -19,7 +20,7 @@ async def login(view: View) -> Response:
 
 
 async def log_in(view: View) -> Response:
-    visitor = view.console.visitors.log_in(view.form_value("token"), view.console.clock() / 1000)
+    visitor = view.console.visitors.log_in(view.form_value("token"), monotonic_ms() / 1000)
     if visitor is None:
         view.console.audit.write(view.console.clock(), _visitor_name(view), "nobody", "login", {}, "refused")
         return view.page("login.html", 401, then=_ours(view.form_value("then", "/")), wrong=True)

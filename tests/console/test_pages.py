@@ -326,6 +326,26 @@ async def test_login_roles_and_guessing(autojump_clock: trio.testing.MockClock, 
     assert "let me in" not in audit.read_text("utf-8")
 
 
+async def test_sessions_and_wrong_guesses_do_not_age_by_the_wall_clock(autojump_clock: trio.testing.MockClock) -> None:
+    """Set back by a day, it refused log-ins for a day after twenty wrong ones; set ahead, it ended all sessions."""
+    day_ms, wall = 86_400_000, [1_700_000_000_000]
+    async with memory_cluster() as cluster:
+        config = ConsoleConfig(namesrv=cluster.namesrv, token="let me in")
+        async with console_app.connected(config, cluster.network) as calls, trio.open_nursery() as nursery:
+            app = console_app.create_app(config, calls, nursery, lambda: wall[0], cluster.world())
+            browser, guesser = Browser(app), Browser(app)
+            await browser.submit("/login", "/login", token="let me in")
+            wall[0] += day_ms
+            assert "Token" not in (await browser.get("/")).text
+            page = await guesser.get("/login")
+            for number in range(25):
+                await guesser.post("/login", {"csrf": page.csrf, "token": str(number)})
+            wall[0] -= day_ms
+            await trio.sleep(61)
+            assert (await guesser.post("/login", {"csrf": page.csrf, "token": "let me in"})).status == 200
+            nursery.cancel_scope.cancel()
+
+
 async def test_read_only_mode_applies_to_everybody(autojump_clock: trio.testing.MockClock) -> None:
     async with shop(read_only=True) as (cluster, browser, _):
         page = await browser.submit("/", "/topics", topic="no", cluster="DefaultCluster")
