@@ -231,10 +231,10 @@ class Broker:
     async def _tick(self) -> None:
         """Every ten seconds: sample the counters, and run other periodic work."""
         while True:
-            now = self.parts.clock()
+            now = monotonic_ms()  # by the wall clock, set back by a day, no rate would change for a day
             await in_turns(self.statistics.flows(), methodcaller("remember", now))
-            self.statistics.tick(now, moment_of(now).toordinal())
-            self.parts.locks.expire(monotonic_ms())
+            self.statistics.tick(now, moment_of(self.parts.clock()).toordinal())
+            self.parts.locks.expire(now)
             self.parts.renew_terms()
             await trio.sleep(MINUTE_EVERY / 1000)
 

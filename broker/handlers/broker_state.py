@@ -16,6 +16,7 @@ from functools import partial
 from rocketlet.broker.at_once import at_once
 from rocketlet.broker.config import Settings
 from rocketlet.broker.statistics import SPANS, Carried, Rate, Statistics, number_of
+from rocketlet.common.clock import monotonic_ms
 from rocketlet.remoting.command import VERSION, version_name
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
 from rocketlet.remoting.in_turns import in_turns
@@ -54,8 +55,7 @@ class BrokerState:
         self._statistics = statistics
         self._delays = delays
         self._usage = usage
-        self._clock = clock
-        self._booted = clock()
+        self._booted, self._started = clock(), monotonic_ms()
 
     def table(self) -> HandlerTable:
         return {
@@ -97,7 +97,7 @@ class BrokerState:
         return Reply(body=body.to_json())
 
     def _of_process(self) -> dict[str, str]:
-        days, rest = divmod((self._clock() - self._booted) // 1000, 86_400)
+        days, rest = divmod((monotonic_ms() - self._started) // 1000, 86_400)
         hours, minutes, seconds = rest // 3600, rest // 60 % 60, rest % 60
         return {
             "brokerVersionDesc": version_name(VERSION),
@@ -133,7 +133,7 @@ class BrokerState:
         }
 
     def _rates_by_span(self, number: str) -> str:
-        now = self._clock()
+        now = monotonic_ms()
         return " ".join(str(self._statistics.per_second(number, seconds, now)) for seconds in SECONDS)
 
     def _of_store(self) -> dict[str, str]:

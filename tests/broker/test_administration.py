@@ -488,6 +488,22 @@ class TestNumbers:
             unknown = await ask(one, Code.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="U")
             assert (unknown.code, unknown.remark) == (1, "The stats <TOPIC_PUT_NUMS> <U> not exist")
 
+    @pytest.mark.parametrize("days", [-1, 1])
+    async def test_rates_do_not_depend_on_the_wall_clock(
+        self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, days: int
+    ) -> None:
+        """Set back by a day, the statistics stood still for a day, and the broker had run for -1 days."""
+        async with memory_broker() as one:
+            monkeypatch.setattr(one.broker.parts.clock, "_start_ms", START_MS + days * 86_400_000)
+            for _ in range(10):
+                await one.send("T", b"x")
+                await trio.sleep(10)
+            body = await answer_of(one, Code.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="T")
+            assert body["statsMinute"] == {"sum": 6, "tps": pytest.approx(0.1), "avgpt": 1.0}
+            table = (await answer_of(one, Code.GET_BROKER_RUNTIME_INFO))["table"]
+            assert [float(rate) for rate in table["putTps"].split()] == pytest.approx([0.1] * 3, abs=0.02)
+            assert table["runtime"] == "[ 0 days, 0 hours, 1 minutes, 40 seconds ]"
+
     async def test_delay_offsets(self, autojump_clock: MockClock) -> None:
         async with memory_broker() as one:
             await one.send("T", DELAY="1")
