@@ -121,8 +121,13 @@ class Retention:
         if first.end > self._safe_end():
             return False
         now = self._clock()
-        age = now - self._disk.modified(first.path)
-        reason = reason_to_delete(age, now, pressure, requested, config)
+        try:
+            modified = self._disk.modified(first.path)
+        except FileNotFoundError:  # of the newest file, into which sends go, the next flush fails
+            _log.error("%s was deleted while the broker runs: its messages are lost", first.path)
+            reason = "somebody else has deleted it"
+        else:
+            reason = reason_to_delete(now - modified, now, pressure, requested, config)
         if not reason:
             return False
         begin, end = [_time(await self._store_time_of(log_offset)) for log_offset in (first.begin, first.end)]

@@ -142,6 +142,22 @@ async def test_one_file_a_tick_and_queues_and_index_follow(caplog: pytest.LogCap
     assert again.queue_begin("T", 0) == store.queue_begin("T", 0)
 
 
+async def test_a_file_that_somebody_else_deleted_leaves_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """To make room, say, by hand. It ended the broker at the next look, with nothing but "No such file"."""
+    disk = MemoryDisk(page_size=64, now=NOW)
+    store = await store_with(40, disk)
+    first = store.log.files.files[0]
+    disk.remove(first.path)
+    assert await store._retention.tick()
+    assert f"{first.path} was deleted while the broker runs: its messages are lost" in caplog.text
+    assert store.log.begin == first.end
+    assert store.queue_begin("T", 0) == 3
+    assert not await store._retention.tick(), "the others are young"
+    await store.close()
+    again = MessageStore(disk, small_config(), lambda: NOW, on_progress=lambda _: None)
+    assert not (await again.open()).changed
+
+
 async def test_young_files_are_kept() -> None:
     store = await store_with(40, MemoryDisk(page_size=64, now=NOW - 2 * DAYS))
     assert not await store._retention.tick()
