@@ -49,7 +49,7 @@ class GroupMember:
         self.queries = TopicQueries(self.session)
         self.subscriptions: dict[str, Subscription] = {}
         """By topic on the wire."""
-        self.statistics = ConsumerStatistics(world.clock)
+        self.statistics = ConsumerStatistics()
         self.started_at = 0
         self.offsets: OffsetStore = (
             LocalOffsets(config.offset_directory, self.session.client_id, self.group)

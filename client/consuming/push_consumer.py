@@ -29,6 +29,7 @@ from rocketlet.client.hooks import ConsumeHook
 from rocketlet.client.talking.session import World
 from rocketlet.client.trace import Tracer
 from rocketlet.common import topic as topics
+from rocketlet.common.clock import monotonic_ms
 from rocketlet.common.message_record import Buffer
 from rocketlet.common.subscription import Subscription
 from rocketlet.remoting.handler import Handler, Reply, Request
@@ -210,7 +211,7 @@ class PushEngine(QueueHolder):
         self.check_is_ours(header.consumerGroup)
         message = self.session.reader.single(bytes(request.body), header.brokerName or "")
         restore_topic(message, self._retry_topic, self.config.namespace)
-        start = self.session.world.clock()
+        start = monotonic_ms()
         process_queue = ProcessQueue(message.queue, message.queue_offset, 0)
         job = ConsumeJob(process_queue, [message], orderly=self.config.orderly)
         await self.consumption.run_alone(job)
@@ -222,7 +223,7 @@ class PushEngine(QueueHolder):
         body = ConsumeMessageDirectlyBody(
             consumeResult=result,
             order=self.config.orderly,
-            spentTimeMills=self.session.world.clock() - start,
+            spentTimeMills=monotonic_ms() - start,
             remark=None if job.error is None else f"{type(job.error).__name__}: {job.error}",
         )
         return Reply(body=body.to_json())

@@ -15,7 +15,7 @@ import trio
 
 from rocketlet.client.config import ConsumerConfig, PushConfig
 from rocketlet.client.consuming.process_queue import ProcessQueue
-from rocketlet.common.clock import WallClock
+from rocketlet.common.clock import WallClock, monotonic_ms
 from rocketlet.remoting.command import VERSION, version_name
 from rocketlet.remoting.protocol.inspection import ConsumeStatus, ProcessQueueInfo
 
@@ -76,8 +76,7 @@ class _Bucket:
 class ConsumerStatistics:
     """Rates by topic over the last minute, in six buckets of 10 s."""
 
-    def __init__(self, clock: WallClock) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._buckets: defaultdict[str, deque[_Bucket]] = defaultdict(deque)
         self._failed: Counter[str] = Counter()
 
@@ -94,7 +93,7 @@ class ConsumerStatistics:
         self._failed[topic] += failed
 
     def _bucket(self, topic: str) -> _Bucket:
-        now, buckets = self._clock(), self._buckets[topic]
+        now, buckets = monotonic_ms(), self._buckets[topic]
         if not buckets or now - buckets[-1].begin >= _BUCKET_MS:
             buckets.append(_Bucket(now))
         while buckets[0].begin < now - _WINDOW_MS:

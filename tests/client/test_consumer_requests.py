@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 import trio
@@ -85,6 +86,27 @@ async def test_a_push_consumer_reports_its_running_info(autojump_clock: trio.tes
         assert info.properties["PROP_THREADPOOL_CORE_SIZE"] == "4"
         assert "hidden" not in str(info.properties)
         assert "trio" in (info.jstack or "")
+
+
+async def test_rates_of_the_last_minute_do_not_depend_on_the_wall_clock(autojump_clock: trio.testing.MockClock) -> None:
+    """Set back by a day, the last minute was all that was consumed in a day."""
+    wall = [1_700_000_000_000]
+
+    async def listener(_: ReceivedMessage) -> bool:
+        return True
+
+    async with filled() as (cluster, _):
+        world = replace(cluster.world(), clock=lambda: wall[0])
+        settings = {"namesrv": cluster.namesrv, "world": world, "consume_from": ConsumeFrom.FIRST_OFFSET}
+        async with AsyncPushConsumer("g", listener, topics={"T": "*"}, **settings) as consumer:
+            for rate in (10 / 60, 0):
+                await trio.sleep(30)
+                header = GetConsumerRunningInfoHeader(consumerGroup="g", clientId=consumer.client_id)
+                answer = await ask(cluster, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+                speed = ConsumerRunningInfo.from_json(answer.body).statusTable["T"]
+                assert speed.consumeOKTPS == pytest.approx(rate)
+                wall[0] -= 86_400_000
+                await trio.sleep(60)
 
 
 async def test_pull_consumers_report_their_running_info(autojump_clock: trio.testing.MockClock) -> None:
