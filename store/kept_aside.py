@@ -20,10 +20,11 @@ _MOST = 1 << 30  # bytes of all that is kept
 
 def keep_aside(disk: Disk, root: str, log_offset: int, pieces: Iterable[bytes]) -> str | None:
     """Keep what stood there; returns where. None where there was nothing, or where no room is left for it."""
-    data = bytearray()
+    data, is_all = bytearray(), True
     for piece in pieces:
+        is_all = len(data) + len(piece) <= _LARGEST
         data += piece[: _LARGEST - len(data)]
-        if len(data) >= _LARGEST:
+        if not is_all:
             break
     content = bytes(data.rstrip(b"\0"))
     if not content:
@@ -42,4 +43,6 @@ def keep_aside(disk: Disk, root: str, log_offset: int, pieces: Iterable[bytes]) 
     except OSError as error:  # a full disk must not keep the store from being opened
         _log.error("%s cannot be kept: %s", path, error.strerror)
         return None
+    if not is_all:
+        _log.error("%s has only the first %d bytes of what stood there; the rest is not kept", path, _LARGEST)
     return path

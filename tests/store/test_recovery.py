@@ -18,6 +18,7 @@ from rocketlet.common.message_record import decode
 from rocketlet.store import real_region
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.errors import CorruptStore
+from rocketlet.store.kept_aside import keep_aside
 from rocketlet.store.layout.consume_queue_entry import LOST
 from rocketlet.store.layout.queue_rules import LOST_MARK
 from rocketlet.store.memory_disk import MemoryDisk
@@ -493,3 +494,16 @@ async def test_a_recovery_maps_few_queues_at_a_time(tmp_path: Path, monkeypatch:
     await again.open()
     assert [again.queue_end("T", queue_id) for queue_id in range(20)] == [1] * 20
     await again.close()
+
+
+@pytest.mark.parametrize(("pieces", "is_all"), [((3, 5), True), ((8,), True), ((3, 6), False), ((8, 1), False)])
+def test_a_line_says_so_where_only_a_part_is_kept_aside(
+    pieces: tuple[int, ...], is_all: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """144 MB were cut, 64 MiB of them kept, and nothing told of the others."""
+    monkeypatch.setattr("rocketlet.store.kept_aside._LARGEST", 8)
+    disk = MemoryDisk()
+    path = keep_aside(disk, ROOT, 7, [b"x" * size for size in pieces])
+    assert path == f"{ROOT}/rocketlet/damaged/{7:020d}-0"
+    assert disk.read_file(path) == b"x" * 8
+    assert ("the rest is not kept" in caplog.text) is not is_all
