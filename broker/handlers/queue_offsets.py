@@ -8,8 +8,9 @@ group begins at the beginning of a young topic whatever its settings, which user
 15 stores any value, including a smaller one or -1. Consumers send it one-way (Node's do not, but do not wait either:
 version 3.4.9); only an administrator who resets a group waits for the answer, so then it is on disk.
 
-A queue that does not exist begins and ends at 0 (30, 31), and has no first message (32: -1). 29 is the first message
-stored at that time or later, the end of the queue if all are older; RocketMQ 4.9 may return the one before.
+A queue that does not exist begins and ends at 0 (30, 31), and has no first message (32: -1). 29 is the message stored
+nearest to that time, the last one if all are older, as in 4.9.8; with `boundaryType` LOWER, of 5.x, the first one at
+that time or later (the end of the queue if all are older), with UPPER the last one at that time or earlier.
 
 Java: broker/processor/ConsumerManageProcessor.java, AdminBrokerProcessor.java
 """
