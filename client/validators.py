@@ -147,6 +147,12 @@ def check_text(name: str, text: str) -> None:
         raise InvalidUse(f"the {name} is no valid text: {error}") from None
 
 
+def check_flag(name: str, value: bool) -> None:
+    """Raises InvalidUse for anything but True and False."""
+    if not isinstance(value, bool):
+        raise InvalidUse(f"{name} is {_shown(value)}", advice="give True or False")
+
+
 def check_whole(name: str, number: int, least: int = 0, most: int = (1 << 63) - 1) -> None:
     """Raises InvalidUse for anything but a whole number within these bounds."""
     if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:

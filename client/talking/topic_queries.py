@@ -12,7 +12,7 @@ from rocketlet.client.errors import ClientError, InvalidUse
 from rocketlet.client.sending.send_result import SendResult
 from rocketlet.client.talking.broker_calls import readable
 from rocketlet.client.talking.session import Session
-from rocketlet.client.validators import check_name, check_queue, check_text, check_whole
+from rocketlet.client.validators import check_flag, check_name, check_queue, check_text, check_whole
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id, time_of_unique_id
@@ -126,6 +126,7 @@ class TopicQueries:
         check_whole("at_most", at_most, 1, _MOST_INT)
         check_whole("begin", begin, _EARLIEST)
         check_whole("end", end, _EARLIEST)
+        check_flag("unique", unique)
         wire = namespace.wrap(self._namespace, topic)
         route = await self._session.route(wire)
         result: list[ReceivedMessage] = []
@@ -136,9 +137,7 @@ class TopicQueries:
             if address is None:
                 continue
             try:
-                records = await self._session.brokers.query(
-                    address, wire, key, at_most, begin, end, unique=bool(unique)
-                )
+                records = await self._session.brokers.query(address, wire, key, at_most, begin, end, unique=unique)
                 with readable("the messages", address, topic):
                     messages = self._session.reader.several(records, broker_name)
             except ClientError as error:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import trio
 
@@ -222,6 +223,7 @@ async def test_bad_arguments_of_queries_are_refused(autojump_clock: trio.testing
             (lambda: producer.query("T", 7), "key is of type int"),  # type: ignore[arg-type]
             (lambda: producer.query("T", "\ud800"), "key is no valid text"),
             (lambda: producer.query("T", "k", 1.5), "at_most is of type float"),  # type: ignore[arg-type]
+            (lambda: producer.query("T", "k", unique=np.array([1, 2])), "unique is of type ndarray"),  # type: ignore[arg-type]
             (lambda: producer.view(7), "message id is of type int"),  # type: ignore[arg-type]
             (lambda: producer.recall(WRONG), "recall handle"),
             (lambda: producer.reply(WRONG, b"x"), "message is of type object"),
