@@ -32,7 +32,7 @@ import trio
 from rocketlet.client.config import ClientConfig, configured, name_servers
 from rocketlet.client.consuming.selector import Selection, check_topics
 from rocketlet.client.coroutines import completed
-from rocketlet.client.errors import ClientClosed
+from rocketlet.client.errors import ClientClosed, InvalidUse
 from rocketlet.client.facades.bridges import Bridge
 from rocketlet.client.facades.thread_bridge import ThreadBridge, blocking
 from rocketlet.client.talking.session import Session, World
@@ -236,8 +236,18 @@ class OnEventLoop(Facade[Any, Any]):
         for name, method in _methods(cls).items():
             setattr(cls, name, method.function)
 
+    _is_opening = False
+
     async def __aenter__(self) -> Self:
-        await self._open(_bridge_of_this_loop(f"{self._role} {self.group}"))
+        if self._now is not None or self._is_opening:
+            raise InvalidUse(
+                f"the {self._role} {self.group} is running already", advice="enter its block once; tasks may share it"
+            )
+        self._is_opening = True
+        try:
+            await self._open(_bridge_of_this_loop(f"{self._role} {self.group}"))
+        finally:
+            self._is_opening = False
         return self
 
     async def __aexit__(
