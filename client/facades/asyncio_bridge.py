@@ -42,7 +42,11 @@ class AsyncioBridge(Bridge):
         self._posted = False
 
     async def start(self, run: Callable[..., Awaitable[None]]) -> None:
-        await self._loop.run_in_executor(None, self._run.start, run)
+        try:
+            await self.call(self._run.begin, run)
+        except asyncio.CancelledError:
+            self._run.abandon()
+            raise
 
     async def stop(self, error: BaseException | None) -> None:
         await self._loop.run_in_executor(None, self._run.stop)

@@ -214,17 +214,31 @@ class HostedRun:
     def __init__(self, engine: EngineThread, name: str) -> None:
         self._engine = engine
         self._name = name
+        self._stop = trio.Event()
         self._ended = threading.Event()
         self.failure: BaseException | None = None
 
     def start(self, run: Callable[..., Awaitable[None]]) -> None:
         """Start `run(stop, task_status=...)`; raises what keeps it from starting."""
-        self._engine.call(self._start, run)
-        _open_runs.add(self)
+        try:
+            self._engine.call(self.begin, run)
+        except KeyboardInterrupt:
+            self.abandon()
+            raise
 
-    async def _start(self, run: Callable[..., Awaitable[None]]) -> None:
-        self._stop = trio.Event()
+    async def begin(self, run: Callable[..., Awaitable[None]]) -> None:
+        """The same, on the loop."""
         await self._engine._nursery.start(self._live, run)
+        if not self._stop.is_set():
+            _open_runs.add(self)
+
+    def abandon(self) -> None:
+        """Nobody waits for its start any more: if it has started all the same, let it shut down."""
+        self._engine.post(self._end_soon)
+
+    def _end_soon(self) -> None:
+        _open_runs.discard(self)
+        self._stop.set()
 
     async def _live(
         self, run: Callable[..., Awaitable[None]], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

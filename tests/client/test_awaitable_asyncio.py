@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+import trio
 
 from rocketlet.client import (
     AsyncLitePullConsumer,
@@ -16,6 +17,7 @@ from rocketlet.client import (
     AsyncTransactionProducer,
     ClientClosed,
     ConsumeFrom,
+    InvalidUse,
     Later,
     Message,
     PendingSend,
@@ -26,6 +28,7 @@ from rocketlet.client import (
     Transaction,
     TransactionState,
 )
+from rocketlet.client.facades.engine_thread import _open_runs
 from tests.support.local_stack import local_stack
 
 
@@ -199,5 +202,71 @@ def test_batches_can_be_iterated(namesrv: str) -> None:
                 sent.difference_update(batch.message_ids)
                 if not sent:
                     break
+
+    run(test)
+
+
+def test_a_cancelled_start_leaves_nothing_running(namesrv: str) -> None:
+    async def test() -> None:
+        # The other one keeps the engine's loop, which would end what is left on it.
+        async with AsyncProducer("other", namesrv=namesrv) as other:
+            running = len(_open_runs)
+            for turns in range(4):
+                producer = AsyncProducer("cancelled", namesrv=namesrv)
+                entering = asyncio.create_task(producer.__aenter__())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                entering.cancel()
+                try:
+                    await entering
+                except asyncio.CancelledError:
+                    pass
+                else:  # the engine's thread was faster
+                    await producer.__aexit__(None, None, None)
+                await other.publish_queues("TBW102")  # jobs of the loop run in order: the start has ended by now
+                assert len(_open_runs) == running
+
+    run(test)
+
+
+def test_a_client_is_not_entered_twice(namesrv: str) -> None:
+    async def test() -> None:
+        producer = AsyncProducer("p", namesrv=namesrv)
+        async with producer:
+            with pytest.raises(InvalidUse, match="is running already; enter its block once"):
+                await producer.__aenter__()
+            await producer.send(Message("gathered", b"x"))
+        entering = [asyncio.create_task(producer.__aenter__()) for _ in range(2)]
+        first, second = await asyncio.gather(*entering, return_exceptions=True)
+        assert first is producer
+        assert isinstance(second, InvalidUse)
+        await producer.__aexit__(None, None, None)
+
+    run(test)
+
+
+def test_a_call_from_another_loop_says_so(namesrv: str) -> None:
+    async def test() -> None:
+        async with AsyncProducer("p", namesrv=namesrv) as producer:
+            sent = await producer.send(Message("gathered", b"x"))
+            pending = producer.send_soon(Message("gathered", b"y"))
+
+            async def elsewhere() -> None:
+                async def wait() -> None:
+                    await pending
+
+                calls = producer.send(Message("gathered", b"x")), producer.max_offset(sent.queue)
+                for call in calls:
+                    with pytest.raises(InvalidUse, match="another event loop"):
+                        await call
+                if not pending.done:
+                    with pytest.raises(InvalidUse, match="another event loop"):
+                        await wait()
+
+            await asyncio.to_thread(asyncio.run, elsewhere())
+            await asyncio.to_thread(trio.run, elsewhere)
+            # A thread without a loop may send, and wait for it.
+            in_a_thread = await asyncio.to_thread(lambda: producer.send_soon(Message("gathered", b"z")).result(10))
+            assert in_a_thread.message_id
 
     run(test)
