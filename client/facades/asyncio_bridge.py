@@ -21,7 +21,7 @@ import trio
 from rocketlet.client.consuming.consume_job import Call, ConsumeJob, Finished
 from rocketlet.client.consuming.consume_workers import OffLoopWorkers, Workers
 from rocketlet.client.consuming.pulled_queue import MessageBuffer
-from rocketlet.client.facades.bridges import Bridge
+from rocketlet.client.facades.bridges import Bridge, in_another_loop
 from rocketlet.client.facades.engine_thread import EngineThread, HostedRun
 from rocketlet.client.sending.send import Send
 
@@ -56,6 +56,7 @@ class AsyncioBridge(Bridge):
 
     async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         self._run.check()
+        self.check_loop()
         future: asyncio.Future[Result] = self._loop.create_future()
         scope = self.thread.spawn(lambda *ended: self.back(partial(_settle, future, *ended)), function, *args)
         try:
@@ -94,6 +95,14 @@ class AsyncioBridge(Bridge):
 
     def check_wait(self) -> None:
         self.thread.check_process()
+
+    def check_loop(self) -> None:
+        try:
+            is_ours = asyncio.get_running_loop() is self._loop
+        except RuntimeError:  # no loop of asyncio runs in this thread
+            is_ours = False
+        if not is_ours:
+            raise in_another_loop()
 
     async def wait_for(self, send: Send) -> None:
         future, wake = self._waker()

@@ -21,7 +21,7 @@ from trio.lowlevel import Abort
 from rocketlet.client.consuming.consume_job import Call, Finished
 from rocketlet.client.consuming.consume_workers import TaskWorkers, Workers
 from rocketlet.client.consuming.pulled_queue import MessageBuffer
-from rocketlet.client.errors import RAISED_BY_USERS, TooManyInFlight
+from rocketlet.client.errors import RAISED_BY_USERS, InvalidUse, TooManyInFlight
 from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_result import SendResult
 from rocketlet.client.wake_queue import WakeQueue
@@ -43,6 +43,7 @@ class Bridge:
 
     def __init__(self, name: str) -> None:
         self.wakes = WakeQueue()
+        self._token = trio.lowlevel.current_trio_token()
         self._stop = trio.Event()
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] = trio.open_nursery()
 
@@ -77,10 +78,12 @@ class Bridge:
 
     async def call(self, function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         """Run one of the engine's functions on its loop."""
+        self.check_loop()
         return await function(*args)
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Call a plain function on the engine's loop, before this returns or soon after."""
+        self.check_loop()
         function(*args)
 
     def callback(self, function: Callable[[], object]) -> Callable[[], object]:
@@ -96,6 +99,16 @@ class Bridge:
 
     def check_wait(self) -> None:
         """Raises InvalidUse in a forked process, where the engine does not run and nothing would end a wait."""
+
+    def check_loop(self) -> None:
+        """Raises InvalidUse in another event loop or thread than that of the client's block. Nothing would end a wait
+        there, and under trio an engine that is called from there dies of it."""
+        try:
+            is_ours = trio.lowlevel.current_trio_token() is self._token
+        except RuntimeError:  # trio does not run in this thread
+            is_ours = False
+        if not is_ours:
+            raise in_another_loop()
 
     async def wait_for(self, send: Send) -> None:
         """Wait until a send is done."""
@@ -169,10 +182,19 @@ class SendPort:
 
     async def sent(self, send: Send) -> SendResult:
         """Submit a send, and wait for the result."""
+        self._bridge.check_loop()
         self.submit(send)
         if not send.done:
             await self._bridge.wait_for(send)
         return send.outcome()
+
+
+def in_another_loop() -> InvalidUse:
+    """The error of a call from elsewhere than the event loop in which the client's block runs."""
+    return InvalidUse(
+        "this client belongs to another event loop or thread",
+        advice="call it from where its async with block runs, or make another client here",
+    )
 
 
 def innermost(error: BaseException) -> BaseException:

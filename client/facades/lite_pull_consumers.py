@@ -85,6 +85,8 @@ class LitePulled(Subscribed[LitePullEngine, PullConfig]):
         buffer = engine.buffer
         batch = buffer.take()
         deadline = bridge.time() + timeout
+        if batch is None:
+            bridge.check_loop()
         while batch is None and not buffer.closed:
             if not await bridge.wait_for_message(buffer, max(0.0, deadline - bridge.time())):
                 return None

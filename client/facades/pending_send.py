@@ -65,6 +65,7 @@ class PendingSend:
 
     def __await__(self) -> Generator[Any, Any, SendResult]:
         if not self._send.done:
+            self._bridge.check_loop()
             yield from self._bridge.wait_for(self._send).__await__()
         return self._send.outcome()
 

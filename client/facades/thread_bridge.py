@@ -87,6 +87,9 @@ class ThreadBridge(Bridge):
 
     # ---- waiting
 
+    def check_loop(self) -> None:
+        """Any thread may call."""
+
     def check_wait(self) -> None:
         self.thread.check_process()
 

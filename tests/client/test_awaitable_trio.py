@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
 import trio
 
 from rocketlet.client.config import ConsumeFrom
+from rocketlet.client.errors import InvalidUse
 from rocketlet.client.facades.producers import AsyncProducer
 from rocketlet.client.facades.push_consumers import AsyncPushConsumer
 from rocketlet.common.message import Message, ReceivedMessage
@@ -28,3 +33,38 @@ async def test_sent_messages_are_consumed(autojump_clock: trio.testing.MockClock
         ):
             await trio.sleep(40)
     assert {message.message_id for message in got} == {result.message_id for result in sent}
+
+
+@pytest.fixture
+async def producer() -> AsyncIterator[AsyncProducer]:
+    async with memory_cluster() as cluster:  # noqa: SIM117 - the cluster is an argument of the producer
+        async with AsyncProducer("p", namesrv=cluster.namesrv, world=cluster.world()) as producer:
+            yield producer
+
+
+async def test_a_call_from_another_thread_ends_nothing(producer: AsyncProducer) -> None:
+    sent = await producer.send(Message("T", b"1"))
+
+    def send_soon() -> None:
+        producer.send_soon(Message("T", b"2"))
+
+    def send() -> None:
+        asyncio.run(producer.send(Message("T", b"2")))
+
+    def send_in_trio() -> None:
+        trio.run(producer.send, Message("T", b"2"))
+
+    def ask() -> None:
+        trio.run(producer.max_offset, sent.queue)
+
+    for call in (send_soon, send, send_in_trio, ask):
+        with pytest.raises(InvalidUse, match="another event loop or thread"):
+            await trio.to_thread.run_sync(call)
+    assert await producer.max_offset(sent.queue) == 1
+    await producer.send(Message("T", b"3"), queue=sent.queue)
+
+
+async def test_a_client_is_not_entered_twice(producer: AsyncProducer) -> None:
+    with pytest.raises(InvalidUse, match="is running already"):
+        await producer.__aenter__()
+    await producer.send(Message("T", b"1"))
