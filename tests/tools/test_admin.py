@@ -487,6 +487,7 @@ def test_a_broker_named_by_its_address_is_asked_without_a_name_server(
 def test_keys_and_values(admin: Admin) -> None:
     assert admin("updateKvConfig", "-s", "space", "-k", "key", "-v", "value").code == 0
     assert admin("deleteKvConfig", "-s", "space", "-k", "key").lines == ["delete kv config from namespace success."]
+    assert admin("deleteKvConfig", "-s", "space", "-k", "key").code == EXIT_FAILED
 
 
 def test_exports(admin: Admin, rocketmq_session: ThreadStack, broker: str, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from rocketlet.remoting.protocol.inspection import (
     TopicHeader,
     TopicStatsTable,
 )
+from rocketlet.remoting.protocol.kv import KVConfigHeader
 from rocketlet.remoting.protocol.routing import ClusterInfo, TopicList, TopicRouteData
 from rocketlet.remoting.request_codes import RequestCode, request_name
 from rocketlet.remoting.response_codes import ResponseCode, response_name
@@ -147,6 +148,18 @@ class Admin:
             await self.ask(address, code, header, body)
 
     # ---- what servers know
+
+    async def some_namesrv_has(self, namespace: str, key: str) -> bool:
+        """Whether the KV configuration of any name server has this key."""
+        for address in self.namesrvs:
+            try:
+                await self.ask(address, RequestCode.GET_KV_CONFIG, KVConfigHeader(namespace=namespace, key=key))
+            except AdminRefused as refused:
+                if refused.code != ResponseCode.QUERY_NOT_FOUND:
+                    raise
+            else:
+                return True
+        return False
 
     async def broker_knows_topic(self, address: str, topic: str) -> bool:
         """Whether this broker has a topic."""

@@ -16,6 +16,7 @@ from rocketlet.tools.admin.calls import Admin
 from rocketlet.tools.admin.command import (
     BROKER,
     CLUSTER,
+    AdminError,
     Result,
     Said,
     addresses_chosen,
@@ -102,5 +103,7 @@ async def update_kv_config(calls: Admin, space: str, key: str, value: str) -> Re
 @_KEY
 async def delete_kv_config(calls: Admin, space: str, key: str) -> Result:
     """Delete a key from the name servers' KV configuration."""
+    if not await calls.some_namesrv_has(space, key):
+        raise AdminError(f"no name server has key {key} in namespace {space}; updateKvConfig makes one")
     await calls.tell_all_namesrvs(RequestCode.DELETE_KV_CONFIG, KVConfigHeader(namespace=space, key=key))
     return Said(["delete kv config from namespace success."], {"namespace": space, "key": key})

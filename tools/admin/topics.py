@@ -259,8 +259,7 @@ async def update_order_conf(calls: Admin, topic: str, method: str, conf: str | N
         await put_order(calls, topic, conf)
         return Said([f"update orderConf success. topic=[{topic}], orderConf=[{conf}]"])
     if method == "delete":
-        orders = [await _order_at(calls, address, topic) for address in calls.namesrvs]
-        if all(order is None for order in orders):
+        if not await calls.some_namesrv_has(ORDER_TOPIC_CONFIG, topic):
             raise AdminError(f"no name server has an orderConf of topic {topic}; updateOrderConf -m put makes one")
         header = KVConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic)
         await calls.tell_all_namesrvs(RequestCode.DELETE_KV_CONFIG, header)
@@ -281,17 +280,6 @@ async def _order_of(calls: Admin, topic: str) -> str | None:
     header = KVConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic)
     try:
         answer = await calls.ask_namesrv(RequestCode.GET_KV_CONFIG, header)
-    except AdminRefused as refused:
-        if refused.code == ResponseCode.QUERY_NOT_FOUND:
-            return None
-        raise
-    return from_ext(KVConfigAnswerHeader, answer.ext).value
-
-
-async def _order_at(calls: Admin, address: str, topic: str) -> str | None:
-    header = KVConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic)
-    try:
-        answer = await calls.ask(address, RequestCode.GET_KV_CONFIG, header)
     except AdminRefused as refused:
         if refused.code == ResponseCode.QUERY_NOT_FOUND:
             return None
