@@ -41,7 +41,7 @@ class TlsContexts:
         self._make = make
         self._paths = [path for path in paths if path]
         self._file_states = self._stat_files()
-        self._current = _load_context(make)
+        self._current = self._load()
 
     async def ready(self) -> ssl.SSLContext:
         """The same, for callers that may wait: see OwnContext."""
@@ -52,12 +52,19 @@ class TlsContexts:
         file_states = self._stat_files()
         if file_states != self._file_states:
             try:
-                self._current = _load_context(self._make)
+                self._current = self._load()
                 self._file_states = file_states
                 log.info("TLS certificates read again: %s", ", ".join(self._paths))
             except SettingsError as error:
                 log.warning("the new TLS certificates are not used, the old ones stay: %s", error)
         return self._current
+
+    def _load(self) -> ssl.SSLContext:
+        try:
+            return self._make()
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; none of them names the file
+            files = ", ".join(self._paths)
+            raise SettingsError(f"the TLS certificates or keys cannot be loaded: {error}; they are {files}") from error
 
     def _stat_files(self) -> list[tuple[int, int, int] | None]:
         return [_stat(path) for path in self._paths]
@@ -105,13 +112,6 @@ def client_contexts(config: PoolConfig) -> TlsContexts | None:
         return context
 
     return TlsContexts(make, (config.tls_trust_path, config.tls_cert_path, config.tls_key_path))
-
-
-def _load_context(make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-    try:
-        return make()
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise SettingsError(f"the TLS certificates or keys cannot be loaded: {error}") from error
 
 
 def _stat(path: str) -> tuple[int, int, int] | None:

@@ -24,7 +24,7 @@ import trio
 
 from rocketlet.client.config import ClientConfig, name_servers
 from rocketlet.client.consuming.received_messages import MessageReader
-from rocketlet.client.errors import ClientClosed, ClientError, NoRoute
+from rocketlet.client.errors import ClientClosed, ClientError, InvalidUse, NoRoute
 from rocketlet.client.talking import identity
 from rocketlet.client.talking.broker_calls import BrokerCalls
 from rocketlet.client.talking.namesrv_calls import NamesrvCalls, no_route
@@ -33,6 +33,7 @@ from rocketlet.client.wakeup import Wakeup
 from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.retry_pauses import retry_pauses
+from rocketlet.common.settings import SettingsError
 from rocketlet.common.topic import INNER_PRODUCER_GROUP
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.config import PoolConfig, SerializeType
@@ -103,7 +104,10 @@ class Session:
         network = self.world.network or TcpNetwork()
         # Created only now, because it copies the handlers.
         events = [_Returns(self.heartbeat_soon)]
-        self._pool = ConnectionPool(network, _pool_config(self.config), self.handlers, hooks=hooks, events=events)
+        try:
+            self._pool = ConnectionPool(network, _pool_config(self.config), self.handlers, hooks=hooks, events=events)
+        except SettingsError as error:
+            raise InvalidUse(str(error), advice="correct tls_ca_file, tls_cert_file or tls_key_file") from error
         async with self._pool, trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._refresh_forever)

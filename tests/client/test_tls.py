@@ -9,7 +9,15 @@ import pytest
 import trio
 import trustme
 
-from rocketlet.client import AsyncProducer, AsyncPushConsumer, ConsumeFrom, Message, NoRoute, ReceivedMessage
+from rocketlet.client import (
+    AsyncProducer,
+    AsyncPushConsumer,
+    ConsumeFrom,
+    InvalidUse,
+    Message,
+    NoRoute,
+    ReceivedMessage,
+)
 from rocketlet.remoting.config import ClientAuth
 from tests.support.memory_cluster import HOST, memory_cluster
 
@@ -47,6 +55,15 @@ async def test_a_client_trusts_the_configured_authority(autojump_clock: trio.tes
                 with pytest.raises(NoRoute, match=r"(?i)certificate|TLS"):
                     await producer.send(Message("T", b"x"))
     assert got == [b"secret"]
+
+
+@pytest.mark.parametrize("setting", ["tls_ca_file", "tls_cert_file"])
+async def test_a_file_that_cannot_be_read_is_named(setting: str) -> None:
+    settings: dict[str, Any] = {"tls": True, setting: "no/such.pem"}
+    async with memory_cluster() as cluster:
+        producer = AsyncProducer("p", namesrv=cluster.namesrv, world=cluster.world(), **settings)
+        with pytest.raises(InvalidUse, match=r"No such file.*no/such\.pem; correct tls_ca_file"):
+            await producer.__aenter__()
 
 
 async def test_a_server_that_requires_a_certificate_gets_one(

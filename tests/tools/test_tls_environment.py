@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from rocketlet.client.config import ProducerConfig, configured
+from rocketlet.client.errors import InvalidUse
 from rocketlet.common.config_file import ConfigFile
 from rocketlet.common.java_properties import parse
-from rocketlet.common.settings import SettingsError
 from rocketlet.console.__main__ import console
 from rocketlet.remoting.config import PoolConfig, ServerConfig, TlsMode
 from rocketlet.tools.admin.credentials import pool_of
@@ -58,7 +58,7 @@ def test_dead_letters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         async with dead_letters_of("g", "127.0.0.1:9"):
             pass
 
-    with pytest.RaisesGroup(pytest.RaisesExc(SettingsError, match="certificates or keys cannot be loaded")):
+    with pytest.RaisesGroup(pytest.RaisesExc(InvalidUse, match="certificates or keys cannot be loaded")):
         trio.run(read)
 
 
