@@ -83,8 +83,11 @@ class StoreView:
         return result
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """A queue, for its `begin`, `end`, `entry` and `to_numpy`. Raises KeyError."""
-        return self.queues.queues[topic, queue_id]
+        """A queue, for its `begin`, `end`, `entry`, `to_numpy` and `to_arrow`. Raises KeyError where there is none."""
+        queue = self.queues.queues.get((topic, queue_id))
+        if queue is None:
+            raise KeyError(f"there is no queue {queue_id!r} of topic {topic!r}; topics() lists all")
+        return queue
 
     def heads(self) -> NDArray[Any]:
         """The first 48 bytes of every record as a table: size, magic, body_crc, queue_id, flag, queue_offset,

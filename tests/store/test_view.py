@@ -39,7 +39,7 @@ def test_messages(tmp_path: Path) -> None:
     found = view.messages("TopicA", 0, 3, 6)
     assert [record.queue_offset for record in found] == [3, 4, 5]
     assert len(view.messages("TopicA", 0)) == 120
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=r"topics\(\) lists all"):
         view.messages("Nobody", 0)
 
 
