@@ -18,10 +18,12 @@ Java: none
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
@@ -162,6 +164,17 @@ def open_clients() -> list[tuple[str, str]]:
     """(name servers, a description: role, group and the line that made it) of each client of this process that was not
     closed."""
     return sorted(_open_clients.values())
+
+
+@atexit.register
+def _warn_of_open_clients() -> None:
+    # Python shows it with -X dev or -W default. The exit of the engine's thread closes them in order all the same.
+    for _, description in open_clients():
+        warnings.warn(f"the {description} was not closed; use it in a with block, or close it", ResourceWarning, 1)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
+    os.register_at_fork(after_in_child=_open_clients.clear)  # they are the parent's
 
 
 def _caller_line() -> str:
