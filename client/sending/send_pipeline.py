@@ -358,6 +358,7 @@ class SendPipeline:
             return
         remaining = send.deadline - now
         if remaining < _MIN_REST:
+            send.causes.pop()  # `_give_up` adds it
             self._give_up(send, error)
             return
         send.failed_at.clear()
