@@ -23,6 +23,7 @@ PAIRS = [
     (client.PushConsumer, client.AsyncPushConsumer, {"wait"}),
     (client.LitePullConsumer, client.AsyncLitePullConsumer, set()),
     (client.PullConsumer, client.AsyncPullConsumer, set()),
+    (client.SimpleConsumer, client.AsyncSimpleConsumer, set()),
 ]
 LIFE = {"start", "shutdown", "close"}  # of clients in threads; the others last as long as their block
 
