@@ -243,6 +243,20 @@ class ConsumeQueue:
         self.flushed = end
         self._stop_writing()
 
+    def leave(self) -> Callable[[], None]:
+        """The queue was dropped: make it empty for those who still hold it. Returns the deletion of its files, which
+        may be called in a thread, and raises OSError. `forget` then frees the mapping."""
+        files, ext = self.files, self.ext
+        self.files, self.ext = files.without_files(), None
+        self.begin = self.end
+
+        def delete() -> None:
+            files.drop_all()
+            if ext is not None:
+                ext.files.drop_all()
+
+        return delete
+
     def forget(self) -> None:
         """Drop all mappings; they come back when they are needed."""
         self.files.forget()

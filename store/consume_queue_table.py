@@ -15,6 +15,7 @@ from rocketlet.store.config import StoreConfig
 from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_ext import ConsumeQueueExt
 from rocketlet.store.disk import PAGE, Disk
+from rocketlet.store.dropped_queues import DroppedQueues
 from rocketlet.store.errors import CorruptStore
 from rocketlet.store.layout.consume_queue_entry import ENTRY_SIZE, are_past
 from rocketlet.store.layout.file_names import (
@@ -47,10 +48,7 @@ class ConsumeQueueTable:
         self.delays = parse_delay_levels(config.message_delay_level)
         self.queues: dict[QueueKey, ConsumeQueue] = {}
         self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
-        self._dropped: dict[str, dict[int, ConsumeQueue]] = {}  # whose files are still there
-        # Whose files are deleted, and mapped. The system frees a file with its last mapping, which takes up to 1 ms; so
-        # the thread of the next flush does it, and not whoever holds them last: 20,000 stopped the loop for 3 s.
-        self.removed: list[ConsumeQueue] = []
+        self.dropped = DroppedQueues(self._delete_folders)
         self.dirty: list[ConsumeQueue] = []
 
     def load(self, log_begin: int, *, repair: bool) -> list[Oddity]:
@@ -135,8 +133,7 @@ class ConsumeQueueTable:
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         assert is_legal_name(topic), "names are checked before they become part of a path"
-        if (old := self._dropped.get(topic, {}).pop(queue_id, None)) is not None:
-            self._remove(old)
+        self.dropped.claim(topic, queue_id)
         folder = f"{self._root}/{queue_folder(topic, queue_id)}"
         queue = ConsumeQueue(self._disk, folder, topic, queue_id, self._file_size)
         ext_folder = f"{self._root}/{queue_ext_folder(topic, queue_id)}"
@@ -169,7 +166,7 @@ class ConsumeQueueTable:
         return iter(self.queues.values())
 
     def drop(self, queues: Iterable[ConsumeQueue]) -> None:
-        """Take queues out of the table; `removing` deletes their files."""
+        """Take queues out of the table; `dropped` deletes their files."""
         for queue in queues:
             topic, queue_id = queue.topic, queue.queue_id
             del self.queues[topic, queue_id]
@@ -177,7 +174,7 @@ class ConsumeQueueTable:
             del remaining[queue_id]
             if not remaining:
                 del self._by_topic[topic]
-            self._dropped.setdefault(topic, {})[queue_id] = queue
+            self.dropped.add(topic, {queue_id: queue}, is_empty=not remaining)
 
     def drop_topic(self, topic: str) -> int:
         """Take all queues of a topic out of the table, at once; returns how many. For 65,535 that takes 7 ms."""
@@ -185,26 +182,12 @@ class ConsumeQueueTable:
         for queue_id in queues:
             del self.queues[topic, queue_id]
         if queues:
-            self._dropped[topic] = {**self._dropped.get(topic, {}), **queues}
+            self.dropped.add(topic, queues, is_empty=True)
         return len(queues)
 
-    def removing(self) -> Iterator[None]:
-        """Delete the files of queues that were dropped, a queue with each step."""
-        while self._dropped:
-            topic, queues = next(iter(self._dropped.items()))
-            if queues:
-                self._remove(queues.popitem()[1])
-                yield
-            else:
-                del self._dropped[topic]
-
-    def _remove(self, queue: ConsumeQueue) -> None:
-        queue.files.drop_all()
-        if queue.ext is not None:
-            queue.ext.files.drop_all()
-        self.removed.append(queue)
+    def _delete_folders(self, topic: str) -> None:
         for kind in (CONSUME_QUEUE, CONSUME_QUEUE_EXT):
-            self._disk.remove_directory(f"{self._root}/{kind}/{queue.topic}")
+            self._disk.remove_directory(f"{self._root}/{kind}/{topic}")
 
     def flush_of_dirty(self, least_pages: int) -> QueueFlush:
         """The flush of queues with at least so many dirty pages. One at a time."""
@@ -250,8 +233,8 @@ class QueueFlush:
         self._steps.reverse()
         while self._steps:
             self._steps.pop()(is_durable=is_durable)  # it may be the last to hold the mapping of a deleted file
-        while self._table.removed:
-            self._table.removed.pop().forget()
+        while self._table.dropped.deleted:
+            self._table.dropped.deleted.pop().forget()
 
     def done(self) -> None:
         for queue, end, ext_end, cuts in self._ends:

@@ -130,6 +130,10 @@ class MappedFileQueue:
             self.drop_last()
         self._disk.remove_directory(self.directory)
 
+    def without_files(self) -> MappedFileQueue:
+        """The same sequence without any file."""
+        return MappedFileQueue(self._disk, self.directory, self.file_size)
+
     def flush_of(self, begin: int, end: int) -> FilesFlush:
         """A function that makes [begin, end) and the names of the files durable: to be called once, in a thread.
 

@@ -63,8 +63,7 @@ from rocketlet.store.writing import Writing, refusal_of
 _log = logging.getLogger("rocketlet.store.message_store")
 
 _TOGETHER = 512  # queues that are looked at before others may run
-_REMOVED_TOGETHER = 16  # queues whose files are deleted before others may run ...
-_REMOVING_SECONDS = 0.005  # ... and no longer than this: a busy disk takes 10 ms for one
+_REMOVED_TOGETHER = 64  # queues whose files are deleted in one call of a worker thread
 
 
 class MessageStore(Lookup):
@@ -108,6 +107,7 @@ class MessageStore(Lookup):
             lambda: min(self.flushed.value, self._thorough.saved), self._set_full, self,
         )  # fmt: skip
         self._seals = Seals(disk, self.log, self.flushed, lambda: self.config)
+        self._removing = trio.Lock()
         self._lock: Lock | None = None
         self.report = RecoveryReport()  # of the opening
         self._get_count = 0
@@ -427,11 +427,9 @@ class MessageStore(Lookup):
 
     async def remove_dropped(self) -> None:
         """Delete the files of queues that were dropped; other tasks run in between."""
-        until = trio.current_time() + _REMOVING_SECONDS
-        for number, _ in enumerate(self.queues.removing()):
-            if number % _REMOVED_TOGETHER == _REMOVED_TOGETHER - 1 or trio.current_time() > until:
-                await trio.lowlevel.checkpoint()
-                until = trio.current_time() + _REMOVING_SECONDS
+        async with self._removing:
+            while self.queues.dropped.take(_REMOVED_TOGETHER):
+                await offload(self._disk, self.queues.dropped.delete)
 
     def find_by_key(self, topic: str, key: str, max_count: int, begin: int, end: int) -> FoundByKey:
         """See Lookup."""

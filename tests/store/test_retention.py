@@ -158,6 +158,27 @@ async def test_a_file_that_somebody_else_deleted_leaves_the_log(caplog: pytest.L
     assert not (await again.open()).changed
 
 
+async def test_a_topic_deleted_while_queues_follow_the_log_ends_nothing() -> None:
+    disk = MemoryDisk(page_size=64, now=NOW - 4 * DAYS)
+    store = await store_with(40, disk)
+    for queue_id in range(200):
+        store.put(message("Wide", queue_id, b"x"))
+    store.settle()
+    await store._log_flush.flush_once()
+    await store._thorough.save()
+
+    async def delete_the_topic() -> None:
+        while store.queue_begin("T", 0) == 0:
+            await trio.lowlevel.checkpoint()
+        store.drop_topic("Wide")
+        await store.remove_dropped()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(delete_the_topic)
+        await store._retention.tick(requested=True)
+    await store.close()
+
+
 async def test_young_files_are_kept() -> None:
     store = await store_with(40, MemoryDisk(page_size=64, now=NOW - 2 * DAYS))
     assert not await store._retention.tick()
