@@ -23,6 +23,7 @@ AT_ONCE = 0.005
 """Seconds without letting other tasks run."""
 _BUFFER = 64 << 10  # bytes
 _BETWEEN_LOOKS = 32  # items between two looks at the clock
+_collecting: trio.lowlevel.RunVar[trio.Lock | None] = trio.lowlevel.RunVar("collecting", None)
 
 
 class Turns:
@@ -104,12 +105,21 @@ class Text:
 
 
 async def collect(pieces: Iterable[bytes]) -> list[bytes]:
-    """Text of which each piece takes a moment to make, in buffers."""
-    turns, text = Turns(), Text()
-    for piece in pieces:
-        text.add(piece)
-        await turns.pause()
-    return text.buffers()
+    """Text of which each piece takes a moment to make, in buffers.
+
+    One text after the other: 10,000 that are asked for at once would each hold the loop for their AT_ONCE, before
+    anybody else had a turn.
+    """
+    lock = _collecting.get()
+    if lock is None:
+        lock = trio.Lock()
+        _collecting.set(lock)
+    async with lock:
+        turns, text = Turns(), Text()
+        for piece in pieces:
+            text.add(piece)
+            await turns.pause()
+        return text.buffers()
 
 
 async def collect_joined(pieces: Iterable[bytes]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ from rocketlet.broker.json_file import JsonFile
 from rocketlet.common import fastjson, json_pieces
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting import in_turns as module
-from rocketlet.remoting.in_turns import encode_in_turns, in_turns
+from rocketlet.remoting.in_turns import collect, encode_in_turns, in_turns
 from rocketlet.remoting.protocol.inspection import ProducerInfo, ProducerTableInfo, TopicOffset
 from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData
 from rocketlet.remoting.protocol.queue import object_map
@@ -42,6 +42,36 @@ async def test_other_tasks_run_between_items(monkeypatch: pytest.MonkeyPatch) ->
         nursery.cancel_scope.cancel()
     assert seen == list(range(1000))
     assert len(set(others)) > 5  # 15 or so, as trio shuffles them
+
+
+async def test_of_many_texts_one_is_collected_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1_000_000))
+    monkeypatch.setattr(module, "stopwatch", lambda: next(clock) * 0.004)
+    made: list[int] = []
+    between: list[int] = []
+    texts: list[list[bytes]] = []
+
+    def pieces(number: int) -> Iterator[bytes]:
+        for _ in range(6):
+            made.append(number)
+            yield b"x"
+
+    async def ask(number: int) -> None:
+        texts.append(await collect(pieces(number)))
+
+    async def look() -> None:
+        while len(texts) < 20:
+            before = len(made)
+            await trio.lowlevel.checkpoint()
+            between.append(len(made) - before)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+        for number in range(20):
+            nursery.start_soon(ask, number)
+    assert made == sorted(made, key=made.index)
+    assert texts == [[b"xxxxxx"]] * 20
+    assert max(between) <= 8  # 40 and more, if each made its first pieces before anybody else had a turn
 
 
 async def test_short_work_is_done_in_one_turn() -> None:
