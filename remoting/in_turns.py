@@ -7,7 +7,8 @@ Java: none; its tables are gone through in threads of their own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import trio
@@ -104,17 +105,26 @@ class Text:
         self._last, self._size = [], 0
 
 
-async def collect(pieces: Iterable[bytes]) -> list[bytes]:
-    """Text of which each piece takes a moment to make, in buffers.
+@asynccontextmanager
+async def one_at_a_time() -> AsyncGenerator[None]:
+    """For an answer of many rows, from its first row on: of all that are asked for at once, one is made.
 
-    One text after the other: 10,000 that are asked for at once would each hold the loop for their AT_ONCE, before
-    anybody else had a turn.
+    10,000 would each hold the loop for their AT_ONCE before anybody else had a turn, and all of their rows.
     """
     lock = _collecting.get()
     if lock is None:
         lock = trio.Lock()
         _collecting.set(lock)
+    if lock.statistics().owner is trio.lowlevel.current_task():
+        yield
+        return
     async with lock:
+        yield
+
+
+async def collect(pieces: Iterable[bytes]) -> list[bytes]:
+    """Text of which each piece takes a moment to make, in buffers."""
+    async with one_at_a_time():
         turns, text = Turns(), Text()
         for piece in pieces:
             text.add(piece)

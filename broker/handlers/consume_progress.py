@@ -26,7 +26,7 @@ from rocketlet.common.json_pieces import in_pieces
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.moment import moment_of
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import Text, Turns, collect
+from rocketlet.remoting.in_turns import Text, Turns, collect, one_at_a_time
 from rocketlet.remoting.protocol.inspection import (
     ConsumeStats,
     ConsumeStatsList,
@@ -92,31 +92,33 @@ class ConsumeProgress:
 
     async def of_group(self, request: Request) -> Reply:
         header: GetConsumeStatsHeader = request.header
-        stats, turns = ConsumeStats(), Turns()
-        for topic in self._lag.topics_of(header.consumerGroup, header.topic):
-            stats.offsetTable.update(await self._progress(turns, header.consumerGroup, topic, topic.read))
-            stats.consumeTps += await self._consume_tps(turns, header.consumerGroup, topic.name)
-        return Reply(body=await collect(stats.pieces()))
+        async with one_at_a_time():
+            stats, turns = ConsumeStats(), Turns()
+            for topic in self._lag.topics_of(header.consumerGroup, header.topic):
+                stats.offsetTable.update(await self._progress(turns, header.consumerGroup, topic, topic.read))
+                stats.consumeTps += await self._consume_tps(turns, header.consumerGroup, topic.name)
+            return Reply(body=await collect(stats.pieces()))
 
     async def of_all_groups(self, request: Request) -> Reply:
         header: GetBrokerConsumeStatsHeader = request.header
-        text, total_lag, turns, separator = Text(), 0, Turns(), b""
-        text.add(ConsumeStatsList.begin(self._identity.address))
-        for group in list(self._groups):
-            stats = []
-            for topic in self._lag.topics_of(group.groupName):
-                if header.isOrder and not topic.order:
-                    continue
-                table = await self._progress(turns, group.groupName, topic, topic.write)
-                total_lag += sum(queue.brokerOffset - queue.consumerOffset for queue in table.values())
-                stats.append(ConsumeStats(table, await self._consume_tps(turns, group.groupName, topic.name)))
-            text.add(separator)
-            for piece in ConsumeStatsList.entry(group.groupName, stats):
-                text.add(piece)
-                await turns.pause()
-            separator = b","
-        text.add(ConsumeStatsList.end(total_lag))
-        return Reply(body=text.buffers())
+        async with one_at_a_time():
+            text, total_lag, turns, separator = Text(), 0, Turns(), b""
+            text.add(ConsumeStatsList.begin(self._identity.address))
+            for group in list(self._groups):
+                stats = []
+                for topic in self._lag.topics_of(group.groupName):
+                    if header.isOrder and not topic.order:
+                        continue
+                    table = await self._progress(turns, group.groupName, topic, topic.write)
+                    total_lag += sum(queue.brokerOffset - queue.consumerOffset for queue in table.values())
+                    stats.append(ConsumeStats(table, await self._consume_tps(turns, group.groupName, topic.name)))
+                text.add(separator)
+                for piece in ConsumeStatsList.entry(group.groupName, stats):
+                    text.add(piece)
+                    await turns.pause()
+                separator = b","
+            text.add(ConsumeStatsList.end(total_lag))
+            return Reply(body=text.buffers())
 
     def consuming_groups(self, request: Request) -> Reply:
         header: TopicHeader = request.header

@@ -25,7 +25,7 @@ from rocketlet.broker.topic_table import TopicTable
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import TAG, Subscription
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import Turns, collect
+from rocketlet.remoting.in_turns import Turns, collect, one_at_a_time
 from rocketlet.remoting.protocol.inspection import (
     ConsumeQueueBody,
     QueryConsumeQueueHeader,
@@ -76,15 +76,18 @@ class StoreAdmin:
         topic = self._topics.get(header.topic)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
-        store, table, turns = self._store, {}, Turns()
-        for queue_id in range(topic.write):
-            await turns.pause()
-            end, last = store.queue_end(topic.name, queue_id), 0
-            if end > 0:
-                last = max(await store.with_cold_reads(partial(store.store_time_at, topic.name, queue_id, end - 1)), 0)
-            queue = MessageQueue(topic.name, self._identity.name, queue_id)
-            table[queue] = TopicOffset(last, end, self._store.queue_begin(topic.name, queue_id))
-        return Reply(body=await collect(TopicStatsTable(table).pieces()))
+        async with one_at_a_time():
+            store, table, turns = self._store, {}, Turns()
+            for queue_id in range(topic.write):
+                await turns.pause()
+                end, last = store.queue_end(topic.name, queue_id), 0
+                if end > 0:
+                    last = max(
+                        await store.with_cold_reads(partial(store.store_time_at, topic.name, queue_id, end - 1)), 0
+                    )
+                queue = MessageQueue(topic.name, self._identity.name, queue_id)
+                table[queue] = TopicOffset(last, end, self._store.queue_begin(topic.name, queue_id))
+            return Reply(body=await collect(TopicStatsTable(table).pieces()))
 
     async def consumer_offsets(self, request: Request) -> Reply:
         return Reply(body=await collect(self._offsets.pieces()))

@@ -16,7 +16,7 @@ from rocketlet.broker.json_file import JsonFile
 from rocketlet.common import fastjson, json_pieces
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting import in_turns as module
-from rocketlet.remoting.in_turns import collect, encode_in_turns, in_turns
+from rocketlet.remoting.in_turns import collect, encode_in_turns, in_turns, one_at_a_time
 from rocketlet.remoting.protocol.inspection import ProducerInfo, ProducerTableInfo, TopicOffset
 from rocketlet.remoting.protocol.membership import ConsumerData, HeartbeatData, ProducerData
 from rocketlet.remoting.protocol.queue import object_map
@@ -72,6 +72,22 @@ async def test_of_many_texts_one_is_collected_at_a_time(monkeypatch: pytest.Monk
     assert made == sorted(made, key=made.index)
     assert texts == [[b"xxxxxx"]] * 20
     assert max(between) <= 8  # 40 and more, if each made its first pieces before anybody else had a turn
+
+
+async def test_rows_are_gathered_for_one_text_at_a_time() -> None:
+    steps: list[str] = []
+
+    async def answer(name: str) -> None:
+        async with one_at_a_time():
+            steps.append(name)
+            await trio.lowlevel.checkpoint()
+            await collect([b"x"])
+            steps.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answer, "a")
+        nursery.start_soon(answer, "b")
+    assert steps in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
 
 
 async def test_short_work_is_done_in_one_turn() -> None:
