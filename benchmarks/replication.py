@@ -47,9 +47,10 @@ Start = Callable[..., Server]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Starts brokers of one name: `start(folder, **settings)`."""
+    """Starts brokers of one name: `start(folder, **settings)`; they register at the name server on port `names`."""
 
     kind: str
+    names: int
     start: Start
 
     def master(self, folder: str, role: str) -> Server:
@@ -83,7 +84,7 @@ def pair(kind: str) -> Iterator[Pair]:
             assert pid is not None
             return Server(port, pid, place)
 
-        yield Pair(kind, start)
+        yield Pair(kind, names, start)
 
 
 def _java(folder: Path, command: str, *words: str) -> None:

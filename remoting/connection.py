@@ -43,6 +43,9 @@ OnAnswer = Callable[[Command | RemotingError], None]
 
 # One read: 200 sends of 1 KiB. A turn of that size takes 3 ms, which is how long others may have to wait for theirs.
 READ_SIZE = LARGEST_READ
+# A peer whose sends wait for the disk or for replicas is read again when they are answered, or after this: 64 threads
+# that wait for their answers then bring 30 sends a turn instead of 17, and each turn is a flush or a round of replicas.
+GATHER_SECONDS = 0.002
 # Answers are joined for one write up to this size; a larger join would only create waiting copies.
 _JOINED = 1 << 20
 _OPAQUE_MASK = 0x7FFFFFFF
@@ -146,6 +149,7 @@ class Connection:
         self._next_opaque = 0
         self._calls: dict[int, trio.lowlevel.Task | OnAnswer] = {}
         self._writer: trio.lowlevel.Task | None = None
+        self._gathers = False
         self._room = trio.lowlevel.ParkingLot()
         self._reading = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
@@ -261,6 +265,8 @@ class Connection:
                     else:
                         await trio.lowlevel.checkpoint()
                         data = data[rest:]
+                if self._gathers:
+                    await self._wait_for_answers()
                 chunk = await self._stream.receive_some(READ_SIZE)
                 if not chunk:
                     break
@@ -275,6 +281,16 @@ class Connection:
         else:
             if len(buffer):
                 log.info("%s closed its connection inside a frame", self.peer)
+
+    def gather(self) -> None:
+        """Let what the peer sends gather until `answer_together`, for a moment at most."""
+        self._gathers = True
+
+    async def _wait_for_answers(self) -> None:
+        with trio.move_on_after(GATHER_SECONDS):
+            while self._gathers and not self.closed:
+                await self._room.park()
+        self._gathers = False
 
     def peer_speaks(self, header_type: int) -> None:
         """The peer has sent a request in this header type, so it can read it. C++ and Node clients read only JSON."""
@@ -540,6 +556,9 @@ class Connection:
         self.out.extend(self._turn.answer_all_later(answers))
         if not self._in_turn:
             self._flush()
+        if self._gathers:
+            self._gathers = False
+            self._room.unpark_all()
         if self._draining:
             self._wake_writer()
 

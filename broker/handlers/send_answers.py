@@ -174,6 +174,9 @@ class SendAnswers:
                 else (stored.request, self._success(stored))
                 for stored in waiting
             ]
+            connection = waiting[0].request.connection
+            if connection.in_flight > 1:  # of a peer with one send in flight nothing more will come
+                connection.gather()
             self._durability.call(waiting[-1].end, partial(self._answer_all, waiting, answers))
 
     def _answer_all(

@@ -16,6 +16,7 @@ from rocketlet.broker.durability import Durability, Shortfall, Then
 from rocketlet.broker.handlers import send_together
 from rocketlet.broker.handlers.send_together import _REST, SendTogether
 from rocketlet.remoting.command import Command, HeaderType
+from rocketlet.remoting.connection import GATHER_SECONDS
 from rocketlet.remoting.frame_codec import encode
 from rocketlet.remoting.handler import FEW
 from rocketlet.remoting.response_codes import ResponseCode
@@ -246,6 +247,26 @@ async def test_a_failed_flush_is_told_to_each_and_none_is_in_progress_after_it(a
     assert in_progress == [0]
 
 
+async def test_more_of_a_peer_whose_sends_wait_is_read_when_they_are_answered_or_after_a_moment(
+    autojump_clock: MockClock,
+) -> None:
+    async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
+        client = await opened(one)
+        began, before = trio.current_time(), one.broker.store.statistics().puts
+        for first in (0, 20):
+            await answers(client, [a_send(number) for number in range(first, first + 20)])
+        assert trio.current_time() == began
+        with stuck_disk(one):
+            await client.send(*[a_send(number) for number in range(20)])
+            await wait_all_tasks_blocked()
+            await client.send(a_send(20))
+            await wait_all_tasks_blocked()
+            assert one.broker.store.statistics().puts - before == 60
+            await trio.sleep(2 * GATHER_SECONDS)
+            assert one.broker.store.statistics().puts - before == 61
+        assert [(await client.receive()).opaque for _ in range(21)] == list(range(100, 121))
+
+
 async def test_those_that_wait_are_in_progress_until_their_connection_closes(autojump_clock: MockClock) -> None:
     async with memory_broker(flush_disk_type="SYNC_FLUSH") as one:
         client = await opened(one)
@@ -254,7 +275,7 @@ async def test_those_that_wait_are_in_progress_until_their_connection_closes(aut
             await wait_all_tasks_blocked()
             assert in_progress_of(one) == 20
             await client.stream.aclose()
-            await wait_all_tasks_blocked()
+            await trio.sleep(2 * GATHER_SECONDS)
             assert in_progress_of(one) == 0
 
 
