@@ -101,8 +101,13 @@ class DryDisk:
         pass
 
     def rename(self, path: str, new_path: str) -> None:
-        self.write_file(new_path, self.read_file(path) or b"")
+        region = self._regions.get(path)
+        if region is None:
+            self.write_file(new_path, self.read_file(path) or b"")
         self.remove(path)
+        if region is not None:  # mapped, as large files are
+            self._regions[new_path], self._sizes[new_path] = region, region.size
+            self.changes.add(new_path)
 
     def sync_all(self, path: str) -> bool:
         return False

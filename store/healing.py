@@ -114,9 +114,7 @@ class Healing:
     def _save_damaged(self, loss: Loss) -> None:
         """Save what was there."""
         pieces = (bytes(file.buffer[at : at + size]).rstrip(b"\0") for file, at, size, _ in self._pieces(loss))
-        path = keep_aside(self._disk, self._root, loss.log_offset, pieces)
-        if path is not None:
-            self.kept.append(path)
+        self.kept += keep_aside(self._disk, self._root, loss.log_offset, pieces)
 
     def _fill(self, file: MappedFile, loss: Loss, begin: int, end: int, identities: list[Identity]) -> None:
         """Lost records over [begin, end): one for each known message, as near as it fits to where that was."""

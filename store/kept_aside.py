@@ -14,35 +14,51 @@ from rocketlet.store.layout.file_names import DAMAGED, offset_name
 
 _log = logging.getLogger("rocketlet.store.kept_aside")
 
-_LARGEST = 64 << 20  # more than any damage of a few records
-_MOST = 1 << 30  # bytes of all that is kept
+_LARGEST = 64 << 20  # bytes that are read and written at once
+_SPARE = 64 << 20  # bytes that stay free on the disk
 
 
-def keep_aside(disk: Disk, root: str, log_offset: int, pieces: Iterable[bytes]) -> str | None:
-    """Keep what stood there; returns where. None where there was nothing, or where no room is left for it."""
-    data, is_all = bytearray(), True
+def keep_aside(disk: Disk, root: str, log_offset: int, pieces: Iterable[bytes]) -> list[str]:
+    """Keep what stood from there on, in one file or more, without the zeros at their ends; returns their paths. A line
+    tells of what there is no room for: a full disk must not keep the store from being opened."""
+    kept, part = list[str](), bytearray()
     for piece in pieces:
-        is_all = len(data) + len(piece) <= _LARGEST
-        data += piece[: _LARGEST - len(data)]
-        if not is_all:
-            break
-    content = bytes(data.rstrip(b"\0"))
+        part += piece
+        while len(part) >= _LARGEST:
+            kept += _keep(disk, root, log_offset, bytes(part[:_LARGEST]))
+            del part[:_LARGEST]
+            log_offset += _LARGEST
+    return kept + _keep(disk, root, log_offset, bytes(part))
+
+
+def set_aside(disk: Disk, root: str, log_offset: int, path: str) -> str:
+    """Keep a whole file of the log by moving it, which needs no room; returns where. Raises OSError, with the file
+    where it was: the log may be on another disk."""
+    new_path = _free_path(disk, root, log_offset)
+    disk.rename(path, new_path)
+    disk.sync_directory(f"{root}/{DAMAGED}")
+    return new_path
+
+
+def _keep(disk: Disk, root: str, log_offset: int, data: bytes) -> list[str]:
+    content = data.rstrip(b"\0")
     if not content:
-        return None
-    present = disk.entries(f"{root}/{DAMAGED}")
-    names = {entry.name for entry in present}
+        return []
+    path = _free_path(disk, root, log_offset)
+    if disk.usage(root).free < len(content) + _SPARE:
+        _log.error("%d bytes are not kept in %s: the disk is too full; they are lost", len(content), path)
+        return []
+    try:
+        disk.write_file(path, content)
+    except OSError as error:
+        _log.error("%s cannot be kept: %s", path, error.strerror)
+        return []
+    return [path]
+
+
+def _free_path(disk: Disk, root: str, log_offset: int) -> str:
+    names = {entry.name for entry in disk.entries(f"{root}/{DAMAGED}")}
     number = 0
     while (name := f"{offset_name(log_offset)}-{number}") in names:
         number += 1
-    path = f"{root}/{DAMAGED}/{name}"
-    if sum(entry.size for entry in present) + len(content) > _MOST:
-        _log.error("%s is not kept: %s is full; move away what is in it", path, DAMAGED)
-        return None
-    try:
-        disk.write_file(path, content)
-    except OSError as error:  # a full disk must not keep the store from being opened
-        _log.error("%s cannot be kept: %s", path, error.strerror)
-        return None
-    if not is_all:
-        _log.error("%s has only the first %d bytes of what stood there; the rest is not kept", path, _LARGEST)
-    return path
+    return f"{root}/{DAMAGED}/{name}"

@@ -29,7 +29,7 @@ from rocketlet.store.dispatch import LastRecord
 from rocketlet.store.errors import CorruptStore
 from rocketlet.store.flush_marks import flushed_end, forget_flushed
 from rocketlet.store.healing import Healing
-from rocketlet.store.kept_aside import keep_aside
+from rocketlet.store.kept_aside import keep_aside, set_aside
 from rocketlet.store.layout.file_names import (
     ABORT,
     CONSUME_QUEUE,
@@ -333,28 +333,29 @@ class Recovery:
         return LastRecord(progress.record_offset, record.size, record.store_timestamp)
 
     def _cut(self, end: int) -> int:
-        """Zero everything after the end of the log and drop later files; returns how many bytes were not zero."""
-        files = self._log.files
-        saved_path = keep_aside(self._disk, self._root, end, self._pieces_from(end))
-        if saved_path is not None:
-            self._report.kept.append(saved_path)
-        cut = 0
+        """Zero everything after the end of the log and take later files out of it; returns how many bytes were not
+        zero. All of them are kept aside first."""
+        files, cut = self._log.files, 0
         while len(files.files) > 1 and files.files[-1].begin >= end:
-            cut += sum(len(piece) - piece.count(0) for _, piece in data_pieces(files.files[-1], 0))
-            files.drop_last()
+            cut += self._take_out(files.files[-1])
         last = files.last
         if last is not None and end < last.end:
-            cut += last.zero_from(end - last.begin)
+            at = max(end - last.begin, 0)
+            self._report.kept += keep_aside(self._disk, self._root, last.begin + at, _pieces_from(last, at))
+            cut += last.zero_from(at)
         self._log.open_at(end)
         return cut
 
-    def _pieces_from(self, end: int) -> Iterator[bytes]:
-        """What stands in the log from a place on, holes as zeros."""
-        for file in self._log.files.files:
-            at = max(end - file.begin, 0)
-            while at < (data := data_end(file, at) if at < file.size else 0):
-                yield file.read_data(at, min(data - at, _PIECE))
-                at += min(data - at, _PIECE)
+    def _take_out(self, last: MappedFile) -> int:
+        """Take the last file out of the log; returns how many of its bytes are not zero."""
+        present = sum(len(piece) - piece.count(0) for _, piece in data_pieces(last, 0))
+        if present:
+            try:
+                self._report.kept.append(set_aside(self._disk, self._root, last.begin, last.path))
+            except OSError:
+                self._report.kept += keep_aside(self._disk, self._root, last.begin, _pieces_from(last, 0))
+        self._log.files.drop_last()
+        return present
 
     def _flush(self, checked: _Walk) -> None:
         """Flush everything that was checked, so that it counts as flushed from here on."""
@@ -409,6 +410,13 @@ class _Both:
 
     def is_expected(self, record: Outline) -> bool:
         return self._queues.is_expected(record)
+
+
+def _pieces_from(file: MappedFile, at: int) -> Iterator[bytes]:
+    """What stands in a file from a place on, holes as zeros."""
+    while at < (data := data_end(file, at) if at < file.size else 0):
+        yield file.read_data(at, min(data - at, _PIECE))
+        at += min(data - at, _PIECE)
 
 
 def refuse_other_layouts(disk: Disk, root: str) -> None:

@@ -17,6 +17,8 @@ import trio
 from rocketlet.common.message_record import decode
 from rocketlet.store import real_region
 from rocketlet.store.config import StoreConfig
+from rocketlet.store.disk import Usage
+from rocketlet.store.dry_disk import DryDisk
 from rocketlet.store.errors import CorruptStore
 from rocketlet.store.kept_aside import keep_aside
 from rocketlet.store.layout.consume_queue_entry import LOST
@@ -496,14 +498,60 @@ async def test_a_recovery_maps_few_queues_at_a_time(tmp_path: Path, monkeypatch:
     await again.close()
 
 
-@pytest.mark.parametrize(("pieces", "is_all"), [((3, 5), True), ((8,), True), ((3, 6), False), ((8, 1), False)])
-def test_a_line_says_so_where_only_a_part_is_kept_aside(
-    pieces: tuple[int, ...], is_all: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """144 MB were cut, 64 MiB of them kept, and nothing told of the others."""
+@pytest.mark.parametrize("pieces", [(3, 5, 9), (17,), (8, 8, 1), (1,) * 17])
+def test_more_than_one_part_is_kept_aside_in_several(pieces: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """144 MB were cut, and 64 MiB of them kept."""
     monkeypatch.setattr("rocketlet.store.kept_aside._LARGEST", 8)
     disk = MemoryDisk()
-    path = keep_aside(disk, ROOT, 7, [b"x" * size for size in pieces])
-    assert path == f"{ROOT}/rocketlet/damaged/{7:020d}-0"
-    assert disk.read_file(path) == b"x" * 8
-    assert ("the rest is not kept" in caplog.text) is not is_all
+    paths = keep_aside(disk, ROOT, 7, [b"x" * size for size in pieces])
+    assert paths == [f"{ROOT}/rocketlet/damaged/{offset:020d}-0" for offset in (7, 15, 23)]
+    assert [disk.read_file(path) for path in paths] == [b"x" * 8, b"x" * 8, b"x"]
+
+
+def test_a_line_tells_of_what_a_full_disk_cannot_keep(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = MemoryDisk()
+    monkeypatch.setattr(disk, "usage", lambda path: Usage(1 << 40, 1000))
+    assert keep_aside(disk, ROOT, 7, [b"x" * 500]) == []
+    assert "500 bytes are not kept" in caplog.text
+
+
+@pytest.mark.parametrize("on_another_disk", [False, True])
+def test_all_that_is_cut_is_kept_aside(on_another_disk: bool) -> None:
+    """Of a log that RocketMQ wrote: without marks and seals nothing proves that it goes on behind the damage."""
+    model = StoreModel(small_config(mapped_file_size_commit_log=2048), page_size=512)
+    for number in range(60):
+        model.put(message("T", 0, b"message %d " % number * 8))
+    model.kill()
+    before = {path: data for path, data in model.disk.files().items() if path.startswith(LOG)}
+    assert len(before) > 4
+    path = f"{LOG}/{2048:020d}"
+    content = before[path][:512] + bytes(1024) + before[path][1536:]
+    model.disk.put_file(path, content)
+    if on_another_disk:
+        model.disk.fail_next_rename = True
+    store = model.store = model._new()
+    report = model.run(store.open)
+    end, files = store.log.end, model.disk.files()
+    assert 2048 < end < 2048 + 1536
+    assert set(report.kept) == {path for path in files if "/damaged/" in path}
+    tail = files[f"{ROOT}/rocketlet/damaged/{end:020d}-0"]
+    assert tail == content[end - 2048 :].rstrip(b"\0")
+    for path, data in before.items():
+        begin = int(path.rpartition("/")[2])
+        if begin > 2048:
+            assert path not in files
+            assert files[f"{ROOT}/rocketlet/damaged/{begin:020d}-0"].rstrip(b"\0") == data.rstrip(b"\0")
+
+
+def test_a_dry_run_moves_mapped_files_too() -> None:
+    disk = MemoryDisk()
+    disk.put_file("log/1", b"one")
+    dry = DryDisk(disk)
+    dry.open("log/1").buffer[0:1] = b"O"
+    dry.rename("log/1", "aside/1")
+    assert not dry.exists("log/1")
+    assert bytes(dry.open("aside/1").buffer) == b"One"
+    assert dry.changes == {"log/1", "aside/1"}
+    assert disk.files() == {"log/1": b"one"}
