@@ -18,7 +18,8 @@ once is never in progress for another peer. What requests in progress hold is co
 total; a deferred request keeps its header but not its body.
 
 A turn ends early, and continues after other tasks have run, once it has taken TURN_SECONDS or its unsent answers exceed
-the connection's high-water mark.
+the connection's high-water mark. While several connections have more to do than a turn holds, they share that time, so
+that others do not wait for as many whole turns.
 
 Java: remoting/netty/NettyRemotingAbstract.java (processRequestCommand), broker/latency/BrokerFastFailure.java
 """
@@ -75,6 +76,7 @@ log = logging.getLogger("rocketlet.remoting.dispatch")
 _FAILED = "the handler of %s, asked by %s, failed"
 
 TURN_SECONDS = 0.010
+_SHORTEST_TURN_SECONDS = 0.001  # a shorter one costs more in going from task to task
 _FRAMES_BETWEEN_LOOKS = 4  # at the clock, 0.1 µs each; a first send to a topic creates files: a millisecond
 
 # What requests in progress may hold, in bytes: their headers as text and as structs, the bodies of those in tasks, and
@@ -140,6 +142,7 @@ class Dispatch:
         self._frame_limit = frame_limit
         self._header_limit = header_limit
         self._held_size = 0
+        self._unfinished: set[Connection] = set()  # whose last turn has taken too long
         self._families: dict[str, _Family] = {}
         self._entries = {int(code): self._entry(handler, limits) for code, handler in handlers.items()}
         self._reader = RequestReader({int(code): handler.header for code, handler in handlers.items()})
@@ -163,6 +166,7 @@ class Dispatch:
         view = memoryview(data)
         read, serve = self._reader.read, self._serve
         request: Request | Command | None = None
+        is_unfinished = False
         if len(frames) >= FEW and (count := self._serve_together(frames, data, connection, now)):
             frames = frames[count:]
         for header_type, header, body, end in frames:
@@ -183,9 +187,15 @@ class Dispatch:
             look_in -= 1
             if look_in == 0 or connection.gathered:
                 look_in = _FRAMES_BETWEEN_LOOKS
-                if end < rest and (connection.is_congested or trio.current_time() - now > TURN_SECONDS):
-                    rest, need, error = end, 0, None
-                    break
+                if end < rest:
+                    is_unfinished = trio.current_time() - now > self._turn_seconds()
+                    if is_unfinished or connection.is_congested:
+                        rest, need, error = end, 0, None
+                        break
+        if is_unfinished:
+            self._unfinished.add(connection)
+        elif self._unfinished:
+            self._unfinished.discard(connection)
         if isinstance(request, Request) and request.header_type != connection.header_type:
             connection.peer_speaks(request.header_type)
         if self._before_answers is not None:
@@ -193,6 +203,10 @@ class Dispatch:
         if connection.receiving:
             self._count_received(connection, 0)
         return rest, need, error
+
+    def _turn_seconds(self) -> float:
+        busy = len(self._unfinished)
+        return max(TURN_SECONDS / busy, _SHORTEST_TURN_SECONDS) if busy else TURN_SECONDS
 
     def _serve_together(
         self, frames: list[tuple[int, int, int, int]], data: bytes, connection: Connection, now: float
@@ -444,6 +458,7 @@ class Dispatch:
         self._held_size -= connection.held_size
         self._peers.unfinished -= connection.receiving
         connection.held_size = connection.receiving = 0
+        self._unfinished.discard(connection)
 
 
 def _held_by(request: Request, entry: _Entry) -> int:

@@ -831,6 +831,33 @@ async def test_a_long_turn_yields(nursery: trio.Nursery, monkeypatch: pytest.Mon
     assert [(await first.receive()).opaque for _ in range(64)] == list(range(64))
 
 
+async def test_many_busy_connections_share_the_time_of_a_turn(nursery: trio.Nursery, mock_clock: MockClock) -> None:
+    """60 peers with 3,000 requests each made others wait for half a second."""
+    order: list[int] = []
+
+    def handle(request: Request) -> Reply:
+        order.append(request.opaque)
+        mock_clock.jump(0.0005)
+        return Reply()
+
+    server = await serving(nursery, {1: Handler(handle)})
+    busy = [await server.client() for _ in range(20)]
+    for client in busy:
+        await client.send(*[Command(1, number) for number in range(200)])
+    while len(order) < 1000:
+        await trio.lowlevel.checkpoint()
+    other, before = await server.client(), len(order)
+    await other.send(Command(1, 1000))
+    while 1000 not in order:
+        await trio.lowlevel.checkpoint()
+    assert order.index(1000) - before <= 3 * 20 * dispatch._FRAMES_BETWEEN_LOOKS, (
+        "of the 20 to 28 that fit into a whole turn each"
+    )
+    await wait_all_tasks_blocked()
+    assert len(order) == 20 * 200 + 1
+    assert not server.server._dispatch._unfinished
+
+
 async def test_incomplete_long_frames_are_counted_in_total(
     nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
