@@ -7,9 +7,9 @@ Java: none; its tables are gone through in threads of their own
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import trio
 
@@ -19,6 +19,8 @@ from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.protocol.queue import WrittenMap, object_map
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
 
 AT_ONCE = 0.005
 """Seconds without letting other tasks run."""
@@ -105,31 +107,34 @@ class Text:
         self._last, self._size = [], 0
 
 
-@asynccontextmanager
-async def one_at_a_time() -> AsyncGenerator[None]:
-    """For an answer of many rows, from its first row on: of all that are asked for at once, one is made.
+def one_at_a_time(
+    function: Callable[Arguments, Coroutine[Any, Any, Result]],
+) -> Callable[Arguments, Coroutine[Any, Any, Result]]:
+    """For a handler that goes through many rows: of all such requests that are there at once, one is served.
 
-    10,000 would each hold the loop for their AT_ONCE before anybody else had a turn, and all of their rows.
+    10,000 would each hold the loop for their AT_ONCE before anybody else had a turn, and all of their rows. What nobody
+    can ask for so often, such as the saving of a table, does not wait with them.
     """
-    lock = _collecting.get()
-    if lock is None:
-        lock = trio.Lock()
-        _collecting.set(lock)
-    if lock.statistics().owner is trio.lowlevel.current_task():
-        yield
-        return
-    async with lock:
-        yield
+
+    @wraps(function)
+    async def alone(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        lock = _collecting.get()
+        if lock is None:
+            lock = trio.Lock()
+            _collecting.set(lock)
+        async with lock:
+            return await function(*args, **kwargs)
+
+    return alone
 
 
 async def collect(pieces: Iterable[bytes]) -> list[bytes]:
     """Text of which each piece takes a moment to make, in buffers."""
-    async with one_at_a_time():
-        turns, text = Turns(), Text()
-        for piece in pieces:
-            text.add(piece)
-            await turns.pause()
-        return text.buffers()
+    turns, text = Turns(), Text()
+    for piece in pieces:
+        text.add(piece)
+        await turns.pause()
+    return text.buffers()
 
 
 async def collect_joined(pieces: Iterable[bytes]) -> bytes:

@@ -32,7 +32,7 @@ from rocketlet.remoting.command import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, Command
 from rocketlet.remoting.command import request as command_of
 from rocketlet.remoting.errors import BodyError, CallTimeout, RemotingError
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import Turns, collect_joined, encode_in_turns
+from rocketlet.remoting.in_turns import Turns, collect_joined, encode_in_turns, one_at_a_time
 from rocketlet.remoting.protocol.inspection import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
 from rocketlet.remoting.protocol.offsets import (
     ConsumerStatusBody,
@@ -130,6 +130,7 @@ class ClientRelays:
                     nursery.start_soon(ask_some)
         return Reply(body=ConsumerStatusBody(consumerTable=tables).to_json())
 
+    @one_at_a_time
     async def reset_offset(self, request: Request) -> Reply:
         header: ResetOffsetHeader = request.header
         places = ResetOffsetBody(await encode_in_turns(await self._reset_places(header)))

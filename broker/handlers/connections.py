@@ -14,7 +14,7 @@ from rocketlet.broker.consumer_groups import Member
 from rocketlet.broker.handlers.membership import data_of
 from rocketlet.common.json_pieces import in_pieces
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import collect
+from rocketlet.remoting.in_turns import collect, one_at_a_time
 from rocketlet.remoting.protocol.inspection import (
     ClientConnection,
     ConsumerConnection,
@@ -62,6 +62,7 @@ class Connections:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the producer group[{header.producerGroup}] not exist")
         return Reply(body=ProducerConnection([_connection(member) for member in members]).to_json())
 
+    @one_at_a_time
     async def all_producers(self, request: Request) -> Reply:
         groups = [(group, list(members.values())) for group, members in self._clients.producers.all().items()]
         return Reply(body=await collect(ProducerTableInfo.pieces(_infos(groups))))

@@ -90,41 +90,42 @@ class ConsumeProgress:
             RequestCode.CLONE_GROUP_OFFSET: Handler(self.clone, CloneGroupOffsetHeader),
         }
 
+    @one_at_a_time
     async def of_group(self, request: Request) -> Reply:
         header: GetConsumeStatsHeader = request.header
-        async with one_at_a_time():
-            stats, turns = ConsumeStats(), Turns()
-            for topic in self._lag.topics_of(header.consumerGroup, header.topic):
-                stats.offsetTable.update(await self._progress(turns, header.consumerGroup, topic, topic.read))
-                stats.consumeTps += await self._consume_tps(turns, header.consumerGroup, topic.name)
-            return Reply(body=await collect(stats.pieces()))
+        stats, turns = ConsumeStats(), Turns()
+        for topic in self._lag.topics_of(header.consumerGroup, header.topic):
+            stats.offsetTable.update(await self._progress(turns, header.consumerGroup, topic, topic.read))
+            stats.consumeTps += await self._consume_tps(turns, header.consumerGroup, topic.name)
+        return Reply(body=await collect(stats.pieces()))
 
+    @one_at_a_time
     async def of_all_groups(self, request: Request) -> Reply:
         header: GetBrokerConsumeStatsHeader = request.header
-        async with one_at_a_time():
-            text, total_lag, turns, separator = Text(), 0, Turns(), b""
-            text.add(ConsumeStatsList.begin(self._identity.address))
-            for group in list(self._groups):
-                stats = []
-                for topic in self._lag.topics_of(group.groupName):
-                    if header.isOrder and not topic.order:
-                        continue
-                    table = await self._progress(turns, group.groupName, topic, topic.write)
-                    total_lag += sum(queue.brokerOffset - queue.consumerOffset for queue in table.values())
-                    stats.append(ConsumeStats(table, await self._consume_tps(turns, group.groupName, topic.name)))
-                text.add(separator)
-                for piece in ConsumeStatsList.entry(group.groupName, stats):
-                    text.add(piece)
-                    await turns.pause()
-                separator = b","
-            text.add(ConsumeStatsList.end(total_lag))
-            return Reply(body=text.buffers())
+        text, total_lag, turns, separator = Text(), 0, Turns(), b""
+        text.add(ConsumeStatsList.begin(self._identity.address))
+        for group in list(self._groups):
+            stats = []
+            for topic in self._lag.topics_of(group.groupName):
+                if header.isOrder and not topic.order:
+                    continue
+                table = await self._progress(turns, group.groupName, topic, topic.write)
+                total_lag += sum(queue.brokerOffset - queue.consumerOffset for queue in table.values())
+                stats.append(ConsumeStats(table, await self._consume_tps(turns, group.groupName, topic.name)))
+            text.add(separator)
+            for piece in ConsumeStatsList.entry(group.groupName, stats):
+                text.add(piece)
+                await turns.pause()
+            separator = b","
+        text.add(ConsumeStatsList.end(total_lag))
+        return Reply(body=text.buffers())
 
     def consuming_groups(self, request: Request) -> Reply:
         header: TopicHeader = request.header
         groups = {*self._offsets.groups_of(header.topic), *self._clients.consumers.of_topic(header.topic)}
         return Reply(body=GroupList(sorted(groups)).to_json())
 
+    @one_at_a_time
     async def time_spans(self, request: Request) -> Reply:
         header: QueryConsumeTimeSpanHeader = request.header
         topic = self._topics.get(header.topic)
@@ -138,6 +139,7 @@ class ConsumeProgress:
             await turns.pause()
         return Reply(body=await collect(ConsumeTimeSpanBody.pieces(in_pieces(spans))))
 
+    @one_at_a_time
     async def correction(self, request: Request) -> Reply:
         header: QueryCorrectionOffsetHeader = request.header
         left_out, turns = set((header.filterGroups or "").split(",")), Turns()

@@ -20,7 +20,7 @@ from rocketlet.broker.topic_table import TableFull
 from rocketlet.common import topic as names
 from rocketlet.remoting.access import subscribe
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import collect, run_all
+from rocketlet.remoting.in_turns import collect, one_at_a_time, run_all
 from rocketlet.remoting.protocol.configuration import (
     LONGEST_ENTRY,
     DeleteSubscriptionGroupHeader,
@@ -86,5 +86,6 @@ class GroupAdmin:
             )
         return Reply(body=group.to_json())
 
+    @one_at_a_time
     async def all(self, request: Request) -> Reply:
         return Reply(body=await collect(self._groups.pieces()))

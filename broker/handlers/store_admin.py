@@ -71,24 +71,23 @@ class StoreAdmin:
             RequestCode.DELETE_EXPIRED_COMMITLOG: Handler(self.delete_expired_log),
         }
 
+    @one_at_a_time
     async def topic_stats(self, request: Request) -> Reply:
         header: TopicHeader = request.header
         topic = self._topics.get(header.topic)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
-        async with one_at_a_time():
-            store, table, turns = self._store, {}, Turns()
-            for queue_id in range(topic.write):
-                await turns.pause()
-                end, last = store.queue_end(topic.name, queue_id), 0
-                if end > 0:
-                    last = max(
-                        await store.with_cold_reads(partial(store.store_time_at, topic.name, queue_id, end - 1)), 0
-                    )
-                queue = MessageQueue(topic.name, self._identity.name, queue_id)
-                table[queue] = TopicOffset(last, end, self._store.queue_begin(topic.name, queue_id))
-            return Reply(body=await collect(TopicStatsTable(table).pieces()))
+        store, table, turns = self._store, {}, Turns()
+        for queue_id in range(topic.write):
+            await turns.pause()
+            end, last = store.queue_end(topic.name, queue_id), 0
+            if end > 0:
+                last = max(await store.with_cold_reads(partial(store.store_time_at, topic.name, queue_id, end - 1)), 0)
+            queue = MessageQueue(topic.name, self._identity.name, queue_id)
+            table[queue] = TopicOffset(last, end, self._store.queue_begin(topic.name, queue_id))
+        return Reply(body=await collect(TopicStatsTable(table).pieces()))
 
+    @one_at_a_time
     async def consumer_offsets(self, request: Request) -> Reply:
         return Reply(body=await collect(self._offsets.pieces()))
 

@@ -28,7 +28,7 @@ from rocketlet.common import topic as names
 from rocketlet.common.topic_attributes import InvalidAttributes, changed_attributes
 from rocketlet.remoting.access import ANY_ACCOUNT
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import collect, run_all
+from rocketlet.remoting.in_turns import collect, one_at_a_time, run_all
 from rocketlet.remoting.protocol.configuration import (
     FILTER_TYPES,
     CreateTopicHeader,
@@ -102,6 +102,7 @@ class TopicAdmin:
         self._registration.register_soon()
         return Reply()
 
+    @one_at_a_time
     async def all(self, request: Request) -> Reply:
         return Reply(body=await collect(self._topics.pieces()))
 

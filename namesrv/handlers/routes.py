@@ -30,7 +30,7 @@ from rocketlet.namesrv.run_time_settings import RunTimeSettings
 from rocketlet.remoting.access import ANYONE
 from rocketlet.remoting.command import V4_9_4
 from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import collect, run_and_count
+from rocketlet.remoting.in_turns import collect, one_at_a_time, run_and_count
 from rocketlet.remoting.protocol import routing
 from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG
 from rocketlet.remoting.protocol.routing import (
@@ -181,6 +181,7 @@ class RouteHandlers:
         mask = HAS_UNIT_SUBSCRIPTION | UNIT
         return await self._list(lambda topic: self._table.flags_of(topic) & mask == HAS_UNIT_SUBSCRIPTION)
 
+    @one_at_a_time
     async def _list(self, is_listed: Callable[[str], object]) -> Reply:
         """The topics that are wanted, in turns: there may be a million."""
         topics = self._table.all_topics()

@@ -56,6 +56,7 @@ async def test_of_many_texts_one_is_collected_at_a_time(monkeypatch: pytest.Monk
             made.append(number)
             yield b"x"
 
+    @one_at_a_time
     async def ask(number: int) -> None:
         texts.append(await collect(pieces(number)))
 
@@ -77,17 +78,35 @@ async def test_of_many_texts_one_is_collected_at_a_time(monkeypatch: pytest.Monk
 async def test_rows_are_gathered_for_one_text_at_a_time() -> None:
     steps: list[str] = []
 
+    @one_at_a_time
     async def answer(name: str) -> None:
-        async with one_at_a_time():
-            steps.append(name)
-            await trio.lowlevel.checkpoint()
-            await collect([b"x"])
-            steps.append(name)
+        steps.append(name)
+        await trio.lowlevel.checkpoint()
+        await collect([b"x"])
+        steps.append(name)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answer, "a")
         nursery.start_soon(answer, "b")
     assert steps in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
+
+
+async def test_a_table_is_saved_while_large_answers_wait_for_each_other() -> None:
+    """A send to a new topic is answered when the table of topics is on the disk."""
+    disk, is_free = MemoryDisk(), trio.Event()
+    file = JsonFile(disk, "t.json", dict, pieces=lambda: iter([b"{}"]))
+
+    @one_at_a_time
+    async def answer() -> None:
+        await is_free.wait()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(answer)
+        file.changed()
+        await file.saved()
+        is_free.set()
+    assert disk.read_file("t.json") == b"{}"
 
 
 async def test_short_work_is_done_in_one_turn() -> None:
