@@ -26,7 +26,6 @@ AT_ONCE = 0.005
 """Seconds without letting other tasks run."""
 _BUFFER = 64 << 10  # bytes
 _BETWEEN_LOOKS = 32  # items between two looks at the clock
-_collecting: trio.lowlevel.RunVar[trio.Lock | None] = trio.lowlevel.RunVar("collecting", None)
 
 
 class Turns:
@@ -110,18 +109,19 @@ class Text:
 def one_at_a_time(
     function: Callable[Arguments, Coroutine[Any, Any, Result]],
 ) -> Callable[Arguments, Coroutine[Any, Any, Result]]:
-    """For a handler that goes through many rows: of all such requests that are there at once, one is served.
+    """For a handler that goes through many rows: of all its requests that are there at once, one is served.
 
-    10,000 would each hold the loop for their AT_ONCE before anybody else had a turn, and all of their rows. What nobody
-    can ask for so often, such as the saving of a table, does not wait with them.
+    10,000 would each hold the loop for their AT_ONCE before anybody else had a turn, and all of their rows. Other
+    handlers do not wait with them, as one that reads cold queues from a slow disk may take minutes.
     """
+    lock_of_run: trio.lowlevel.RunVar[trio.Lock | None] = trio.lowlevel.RunVar(function.__qualname__, None)
 
     @wraps(function)
     async def alone(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        lock = _collecting.get()
+        lock = lock_of_run.get()
         if lock is None:
             lock = trio.Lock()
-            _collecting.set(lock)
+            lock_of_run.set(lock)
         async with lock:
             return await function(*args, **kwargs)
 

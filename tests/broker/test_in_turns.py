@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from rocketlet.broker.consumer_offsets import ConsumerOffsets
 from rocketlet.broker.json_file import JsonFile
@@ -89,6 +89,26 @@ async def test_rows_are_gathered_for_one_text_at_a_time() -> None:
         nursery.start_soon(answer, "a")
         nursery.start_soon(answer, "b")
     assert steps in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
+
+
+async def test_one_handlers_requests_do_not_wait_for_anothers() -> None:
+    is_free, done = trio.Event(), list[str]()
+
+    @one_at_a_time
+    async def slow() -> None:
+        await is_free.wait()
+        done.append("slow")
+
+    @one_at_a_time
+    async def quick() -> None:
+        done.append("quick")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slow)
+        await wait_all_tasks_blocked()
+        await quick()
+        is_free.set()
+    assert done == ["quick", "slow"]
 
 
 async def test_a_table_is_saved_while_large_answers_wait_for_each_other() -> None:
