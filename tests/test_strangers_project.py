@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ["common", "remoting", "store", "namesrv", "broker", "client", "spark_jobs", "tools"]
-SECONDS = 120
+SECONDS = 600  # hung; Spark alone takes two minutes where others keep both cores busy
 
 
 @pytest.fixture(scope="module")
