@@ -18,7 +18,6 @@ from rocketlet.client.consuming.consume_job import Call
 from rocketlet.client.consuming.consume_results import ConsumeContext, ListenerAnswer, consumed
 from rocketlet.client.errors import RAISED_BY_USERS, ClientError
 from rocketlet.client.sending.send_result import SendResult, TransactionState
-from rocketlet.common.clock import WallClock
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 
 log = logging.getLogger("rocketlet.client.hooks")
@@ -109,15 +108,15 @@ def call_hooks(hooks: Iterable[Callable[[Context], None]], context: Context, kin
             log.exception("a %s hook raised at message %s", kind, message_id)
 
 
-def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, clock: WallClock) -> Call:
-    """An async listener with hooks around it."""
+def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, now: Callable[[], float]) -> Call:
+    """An async listener with hooks around it. `now`: seconds of a clock that never jumps."""
     before, after = [hook.before_consume for hook in hooks], [hook.after_consume for hook in hooks]
 
     async def listener(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ListenerAnswer:
         message_id = messages[0].message_id
         hook_context = ConsumeHookContext(group, context.queue, messages)
         call_hooks(before, hook_context, "consume", message_id)
-        start = clock()
+        start = now()
         try:
             answer: ListenerAnswer = await call(messages, context)
             hook_context.consumed = consumed(answer)
@@ -126,7 +125,7 @@ def hooked(call: Call, hooks: Sequence[ConsumeHook], group: str, clock: WallCloc
             hook_context.error = error
             raise
         finally:
-            hook_context.elapsed_ms = clock() - start
+            hook_context.elapsed_ms = (now() - start) * 1000
             call_hooks(after, hook_context, "consume", message_id)
 
     return listener

@@ -77,7 +77,7 @@ class Pushed(Subscribed[PushEngine, PushConfig], Generic[ListenerT, BatchListene
         def workers(finished: Finished, hooks: Sequence[ConsumeHook]) -> Workers:
             hooked_call = call
             if hooks:
-                hooked_call = bridge.listener(hooked(bridge.user_function(call), hooks, self.group, world.clock))
+                hooked_call = bridge.listener(hooked(bridge.user_function(call), hooks, self.group, bridge.time))
             return bridge.workers(hooked_call, self.config.threads, finished, f"ConsumeMessageThread_{self.group}")
 
         batch = self.config.batch if self._batch_listener is not None else 1

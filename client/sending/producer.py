@@ -68,6 +68,7 @@ class ProducerEngine:
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send until `stop` is set, then wait for what is in flight and unregister."""
+        self._now = trio.lowlevel.current_clock().current_time
         async with self.session.opened(), trio.open_nursery() as nursery:
             await nursery.start(self.pipeline.run)
             if self._tracer is not None:
@@ -278,12 +279,13 @@ class ProducerEngine:
         for hook in self.hooks:
             hook.before_send(context)
         if not send.oneway:
-            send.when_done(lambda: self._call_after_hooks(send, context))
+            began = self._now()
+            send.when_done(lambda: self._call_after_hooks(send, context, began))
         return {**(extra or {}), **context.properties}
 
-    def _call_after_hooks(self, send: Send, context: SendContext) -> None:
+    def _call_after_hooks(self, send: Send, context: SendContext, began: float) -> None:
         context.result, context.error = send.result, send.error
         if send.message_id != context.message_id:  # a batch: all of them
             context.message_id, context.body_size = send.message_id, len(send.body)
-        context.elapsed_ms = self.session.world.clock() - send.born
+        context.elapsed_ms = (self._now() - began) * 1000
         call_hooks([hook.after_send for hook in self.hooks], context, "send", context.message_id)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import pairwise
+from dataclasses import replace
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -491,6 +492,37 @@ async def test_hooks_see_each_call(autojump_clock: trio.testing.MockClock) -> No
         async with consumer_at(script, listener, hooks=[Hook()], threads=1):
             await trio.sleep(1)
     assert seen == [1, (True, "NoneType"), 1, (False, "KeyError")]
+
+
+async def test_hooks_are_told_how_long_a_call_took_whatever_the_wall_clock_does(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    took: list[float] = []
+
+    class Hook:
+        def before_consume(self, context: ConsumeHookContext) -> None: ...
+
+        def after_consume(self, context: ConsumeHookContext) -> None:
+            took.append(context.elapsed_ms)
+
+    async def listener(message: ReceivedMessage) -> None:
+        await trio.sleep(0.25)
+
+    async with scripted_brokers("a", queues=1) as script:
+        script.topics = {"T"}
+        script.next("a", PULL, found(0, 1))
+        backwards = replace(script.world(), clock=count(1_700_000_000_000, -86_400_000).__next__)
+        async with AsyncPushConsumer(
+            "g",
+            listener,
+            topics={"T": "*"},
+            namesrv=script.namesrv,
+            world=backwards,
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            hooks=[Hook()],
+        ):
+            await trio.sleep(1)
+    assert took == [pytest.approx(250), pytest.approx(250)]
 
 
 @pytest.mark.slow

@@ -5,7 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, count
 from typing import Any
 
 import pytest
@@ -370,6 +371,26 @@ async def test_hooks_see_each_send_and_may_veto_it(autojump_clock: trio.testing.
         with pytest.raises(PermissionError):
             await producer.send(Message("T", b"veto"))
     assert seen == ["before", "stored", "before", "failed Refused"]
+
+
+async def test_hooks_are_told_how_long_a_send_took_whatever_the_wall_clock_does(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    took: list[float] = []
+
+    class Hook:
+        def before_send(self, context: SendContext) -> None: ...
+
+        def after_send(self, context: SendContext) -> None:
+            took.append(context.elapsed_ms)
+
+    async with scripted_brokers("a") as script:
+        backwards = replace(script.world(), clock=count(1_700_000_000_000, -86_400_000).__next__)
+        async with AsyncProducer("p", namesrv=script.namesrv, world=backwards, hooks=[Hook()]) as producer:
+            await producer.send(Message("T", b"x"))
+            script.network.delay = 0.02
+            await producer.send(Message("T", b"x"))
+    assert took == [0, pytest.approx(40)]
 
 
 async def test_a_broken_connection_is_dialled_again(autojump_clock: trio.testing.MockClock) -> None:
