@@ -71,6 +71,8 @@ class MappedFileQueue:
                 odd.append(Oddity(path, "gap", entry.size, begin))
             else:
                 self.files.append(MappedFile(self._disk, path, begin, self.file_size))
+        # Who made them may have ended before their names were durable: there was nothing in them to flush.
+        self._names_changed = bool(self.files)
         return odd
 
     @property

@@ -1,10 +1,11 @@
 """Sequences of steps that once broke the state machine of test_crashes.py, shortened, with the cause of each.
 
-There were three causes. The last bytes of a record without properties are zeros; if only these reach into a new page,
+There were four causes. The last bytes of a record without properties are zeros; if only these reach into a new page,
 that page is a hole after a power cut, and recovery took the record for torn. And a crash undid one deletion by
 retention but not the next, and recovery kept the queue files before the gap: the queue went back to offsets that had
 been assigned. And of two queue files that were just made a crash kept the names and no length: the second was taken for
-one behind a gap, was not extended, and could not be made again.
+one behind a gap, was not extended, and could not be made again. And the name of a queue file that was made in an
+earlier life, for a message that was refused, was never flushed: a power cut took it, with the offset in it.
 """
 
 from __future__ import annotations
@@ -160,6 +161,27 @@ class TestAQueueWithoutAMessageInTheLog:
         assert not model.open().changed
         model.put(message("Idle", 0, b"and on it goes"))
         assert model.kept[-1].at.queue_offset == 3
+
+    @pytest.mark.parametrize("ending", ["close", "kill"])
+    @pytest.mark.parametrize("seed", range(5))
+    def test_it_continues_where_its_file_was_made_in_an_earlier_life(self, seed: int, ending: str) -> None:
+        """For a message that was refused: nothing was written, so neither was its name."""
+        model = StoreModel(small_config(mapped_file_size_consume_queue=60, mapped_file_size_commit_log=1024), 64)
+        model.put(message("Busy", 0, b"x" * 100))
+        assert not model.put(message("Idle", 0, b""), message("Idle", 0, b"x" * 1000))
+        assert model.disk.exists(f"{ROOT}/consumequeue/Idle/0/{0:020d}")
+        getattr(model, ending)()
+        model.open()
+        model.put(message("Idle", 0, b"x" * 100))
+        while model.store.log.end < 1024:
+            model.put(message("Busy", 0, b"x" * 100))
+        model.close()
+        model.open()
+        assert model.retain()
+        model.crash_and_open(Random(seed))
+        queue = model.store.queue("Idle", 0)
+        assert queue is not None
+        assert (queue.begin, queue.end, queue.next_offset) == (1, 1, 1)
 
 
 class TestSequences:
