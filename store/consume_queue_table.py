@@ -110,6 +110,8 @@ class ConsumeQueueTable:
             for begin in begins:
                 if begin not in remaining:
                     self._disk.remove(f"{files.directory}/{offset_name(begin)}")
+            # One that came back could not be told any more from those whose messages retention has deleted.
+            self._disk.sync_directory(files.directory)
 
     def _fill_gaps(self, files: MappedFileQueue) -> None:
         """Make extension files that are missing, all hole, so that entries find the units of those before and after."""

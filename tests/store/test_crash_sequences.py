@@ -1,11 +1,12 @@
 """Sequences of steps that once broke the state machine of test_crashes.py, shortened, with the cause of each.
 
-There were four causes. The last bytes of a record without properties are zeros; if only these reach into a new page,
+There were five causes. The last bytes of a record without properties are zeros; if only these reach into a new page,
 that page is a hole after a power cut, and recovery took the record for torn. And a crash undid one deletion by
 retention but not the next, and recovery kept the queue files before the gap: the queue went back to offsets that had
 been assigned. And of two queue files that were just made a crash kept the names and no length: the second was taken for
 one behind a gap, was not extended, and could not be made again. And the name of a queue file that was made in an
-earlier life, for a message that was refused, was never flushed: a power cut took it, with the offset in it.
+earlier life, for a message that was refused, was never flushed: a power cut took it, with the offset in it. Nor was the
+deletion of a queue file whose messages a crash had taken: it came back, and the queue went on behind them.
 """
 
 from __future__ import annotations
@@ -133,6 +134,14 @@ class TestAQueueWithoutAMessageInTheLog:
         queue = model.store.queue("Idle", 0)
         assert queue is not None
         assert queue.next_offset == 8
+
+    def test_what_recovery_deletes_does_not_come_back(self) -> None:
+        model = self.queue_of_three_files()
+        path = f"{ROOT}/consumequeue/Idle/0/{240:020d}"
+        model.disk.put_file(path, bytes(60))
+        model.kill()
+        model.open()
+        assert not any(model.disk.crash(Random(seed)).exists(path) for seed in range(10))
 
     def test_it_continues_where_a_crash_took_the_only_message_of_its_only_file(self) -> None:
         """The file reached the disk before the log did, and retention believed in its entry."""
