@@ -198,3 +198,17 @@ def test_texts_of_another_type_are_written_as_text() -> None:
     assert dumps({Name("a"): [Name("b")]}) == b'{"a":["b"]}'
     with pytest.raises(TypeError, match="a object cannot be written"):
         dumps({"a": object()})
+
+
+@pytest.mark.parametrize(
+    "text", [b"{'a':'" + b"\xff" * 1100 + b"'}", b"{" + b" " * 1100 + b"'a':1}", b"{'a':0." + b"9" * 1100 + b"}"]
+)
+def test_a_budget_limits_the_length_of_odd_json_too(text: bytes) -> None:
+    with pytest.raises(InvalidJson, match="longer than 1056 bytes"):
+        loads(text, max_values=8)
+    assert loads(text) == loads(text, max_values=9)
+
+
+def test_long_plain_json_needs_no_budget_for_its_length() -> None:
+    text = b'{"a":"%b"}' % (b"x" * 5000)
+    assert loads(text, max_values=8) == {"a": "x" * 5000}
