@@ -192,10 +192,15 @@ def _compressed_pieces(data: bytes | memoryview) -> Iterator[RegisterBrokerBody]
     _check_count(count)
     while count > 0:
         topics = {}
+        size = 0
         for _ in range(min(count, _PIECE)):
-            topic = _topic_of(lines.next_line(LONGEST_ENTRY))
+            line = lines.next_line(LONGEST_ENTRY)
+            topic = _topic_of(line)
             topics[topic.topicName] = topic
-        count -= _PIECE
+            count -= 1
+            size += len(line)
+            if size > _WHOLE_JSON:
+                break
         yield RegisterBrokerBody([], TopicConfigTable(version, topics))
     yield RegisterBrokerBody(_filter_servers(lines.next_line(_LONGEST_SERVERS)), TopicConfigTable(version, {}))
 

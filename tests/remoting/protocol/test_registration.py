@@ -119,6 +119,14 @@ def test_millions_of_values_are_refused_before_they_are_kept(
     kept.assert_not_called()
 
 
+def test_long_compressed_topics_are_read_few_at_a_time() -> None:
+    topics = [b"T%d%b 8 8 6 SINGLE_TAG" % (n, b"x" * 10_000) for n in range(100)]
+    found = list(registration.in_pieces(pieces(*topics), compressed=True))
+    sizes = [len(piece.topicConfigSerializeWrapper.topicConfigTable) for piece in found]
+    assert sum(sizes) == 100
+    assert max(sizes) < 30
+
+
 def test_topics_with_many_attributes_are_read_few_at_a_time() -> None:
     attributes = {f"a{number}": "x" * 100 for number in range(100)}
     topics = {f"T{n}": TopicConfig(topicName=f"T{n}", attributes=attributes) for n in range(100)}
