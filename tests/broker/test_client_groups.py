@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rocketlet.broker.consumer_groups import EXPIRY_MS, ConsumerGroups, Consuming, Member
+from rocketlet.broker.consumer_groups import EXPIRY_MS, MAX_NAMED, ConsumerGroups, Consuming, Member
 from rocketlet.broker.producer_groups import ProducerGroups
 from rocketlet.common.subscription import SQL92, Subscription, parse_tags
 from tests.support.properties import examples
@@ -113,6 +113,14 @@ class TestConsumers:
             groups.register(member(2, "b"), consuming("g", Subscription("t", "x > 1", SQL92)))
         assert len(caplog.messages) == 3
         assert "b: 'SQL92 x > 1'" in caplog.messages[-1]
+
+    def test_of_many_different_subscriptions_the_first_are_reported(self, caplog: pytest.LogCaptureFixture) -> None:
+        groups = ConsumerGroups()
+        with caplog.at_level(logging.WARNING):
+            for number, client in enumerate("ab"):
+                groups.register(member(number, client), consuming("g", *(tags(f"t{n:03}", client) for n in range(150))))
+        assert len(caplog.messages) == MAX_NAMED
+        assert "topic t000" in caplog.messages[0]
 
     def test_two_connections_of_one_client_are_not_compared(self, caplog: pytest.LogCaptureFixture) -> None:
         groups = ConsumerGroups()
