@@ -145,6 +145,7 @@ class Broker:
         nursery.start_soon(parts.waiting_pops.run)
         nursery.start_soon(self.clients.drop_silent)
         nursery.start_soon(self.clients.notify)
+        nursery.start_soon(self.clients.compile_filters)
         nursery.start_soon(self._tick)
         nursery.start_soon(parts.access.watch)
         slow_groups = SlowGroups(self.settings, self.tables.groups, self.tables.offsets, self.store)

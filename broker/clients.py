@@ -5,6 +5,9 @@ Whenever a consumer group gains or loses a member or a topic, all members are no
 NOTIFY_CONSUMER_IDS_CHANGED (40), so that they rebalance at once and not in their next round after 20 s. A task does
 this: at 5 µs per member, a joining client of a thousand groups would hold the loop for a second.
 
+So would one with a megabyte of SQL92 expressions: a task compiles what is too much for one turn. Until then pulls of
+these topics get FILTER_DATA_NOT_EXIST, as before a first heartbeat.
+
 Invariant: a closed connection is in no registry; a heartbeat after the end of its connection registers nothing.
 
 Java: broker/client/ClientHousekeepingService.java, DefaultConsumerIdsChangeListener.java, net/Broker2Client.java
@@ -20,12 +23,13 @@ import trio
 
 from rocketlet.broker.config import Settings
 from rocketlet.broker.consumer_groups import ConsumerGroups, Consuming, Member
-from rocketlet.broker.filter.consumer_filters import ConsumerFilters
+from rocketlet.broker.filter.consumer_filters import Allowance, ConsumerFilters
 from rocketlet.broker.long_poll import LongPoll
 from rocketlet.broker.producer_groups import ProducerGroups
 from rocketlet.broker.queue_locks import QueueLocks
 from rocketlet.broker.subscription_groups import SubscriptionGroups
 from rocketlet.common.clock import monotonic_ms
+from rocketlet.common.subscription import Subscription
 from rocketlet.remoting.command import request
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.errors import RemotingError
@@ -76,19 +80,22 @@ class Clients(ConnectionEvents):
         self.producers = ProducerGroups()
         self._to_notify: dict[str, None] = {}
         self._changed = trio.Event()
+        self._to_compile: dict[str, list[Subscription]] = {}  # by group, from its latest heartbeat
+        self._has_more = trio.Event()
 
     def heartbeat(self, connection: Connection, beat: Heartbeat) -> bool:
         """Whether the client has joined a consumer group, or changed what it subscribes there."""
         if connection.closed:
             return False
-        has_joined = False
+        has_joined, allowance = False, Allowance()
         now, monotonic_now = self._clock(), monotonic_ms()
         for consuming in beat.consuming:
             member = Member(connection, beat.client_id, beat.language, beat.version, monotonic_now, seen_at=now)
             if self.consumers.register(member, consuming):
                 has_joined = True
                 self._notify_soon(consuming.group)
-            self._filters.register(consuming.group, consuming.subscriptions, now)
+            remaining = self._filters.register(consuming.group, consuming.subscriptions, now, allowance)
+            self._compile_soon(consuming.group, remaining)
         member = Member(connection, beat.client_id, beat.language, beat.version, monotonic_now, seen_at=now)
         for group in beat.producing:
             self.producers.register(group, member)
@@ -128,6 +135,7 @@ class Clients(ConnectionEvents):
 
     def _on_change(self, group: str) -> None:
         if self.consumers.get(group) is None:
+            self._to_compile.pop(group, None)
             self._filters.group_left(group, self._clock())
         else:
             self._notify_soon(group)
@@ -135,6 +143,24 @@ class Clients(ConnectionEvents):
     def _notify_soon(self, group: str) -> None:
         self._to_notify[group] = None
         self._changed.set()
+
+    def _compile_soon(self, group: str, subscriptions: list[Subscription]) -> None:
+        self._to_compile.pop(group, None)
+        if subscriptions:
+            self._to_compile[group] = subscriptions
+            self._has_more.set()
+
+    async def compile_filters(self) -> None:
+        """Compile the filters that heartbeats brought too many of at once; runs until cancelled."""
+        while True:
+            await self._has_more.wait()
+            self._has_more, turns = trio.Event(), Turns()
+            while self._to_compile:
+                group, subscriptions = next(iter(self._to_compile.items()))
+                self._filters.take(group, subscriptions.pop(), self._clock())
+                if not subscriptions:
+                    del self._to_compile[group]
+                await turns.pause()
 
     async def notify(self) -> None:
         """Tell the members of each group that has changed; runs until cancelled."""

@@ -5,6 +5,9 @@ filter of a group that left is kept for a day, marked with that time: messages s
 the queue's extension. On disk this is consumerFilter.json; loaded filters count as left until the next heartbeat, and a
 different shape of the bit maps invalidates the file. Pure: the time is an argument.
 
+A heartbeat may bring a megabyte of expressions, which take a second to compile: `register` compiles what an Allowance
+permits, and returns the rest to be taken one by one.
+
 Invariants: at most MAX_FILTERS expressions are kept; every one of them compiles; `version` grows with every change.
 
 Java: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java
@@ -29,6 +32,7 @@ log = logging.getLogger("rocketlet.broker.filter.consumer_filters")
 
 MAX_FILTERS: Final = 10_000
 MAX_CHARACTERS: Final = 1 << 20  # of all expressions; compiled they take 60 bytes per character
+AT_ONCE: Final = 8 << 10  # characters compiled in one go, in 10 ms
 DAY_MS: Final = 86_400_000
 _LOADED_DEAD_MS: Final = 30_000
 
@@ -54,6 +58,20 @@ class ConsumerFilter:
         return store_timestamp > self.born
 
 
+@dataclass(slots=True)
+class Allowance:
+    """How many characters of new expressions may be compiled in one go: more only if they are one expression."""
+
+    characters: int = AT_ONCE
+
+    def permits(self, expression: str) -> bool:
+        """Whether one more may be compiled, which is counted."""
+        if self.characters < min(len(expression), AT_ONCE):
+            return False
+        self.characters -= len(expression)
+        return True
+
+
 class ConsumerFilters:
     """All filters of one broker."""
 
@@ -74,16 +92,32 @@ class ConsumerFilters:
     def of_group(self, group: str) -> list[ConsumerFilter]:
         return [self._topics[topic][group] for topic in self._topics_of.get(group, ())]
 
-    def register(self, group: str, subscriptions: Iterable[Subscription], now: int) -> None:
-        """Apply a heartbeat: all subscriptions of the group, with tags or without."""
+    def register(
+        self, group: str, subscriptions: Iterable[Subscription], now: int, allowance: Allowance | None = None
+    ) -> list[Subscription]:
+        """Apply a heartbeat: all subscriptions of the group, with tags or without. Returns those for `take`, whose
+        expressions exceed the allowance."""
         topics = set()
+        remaining = []
         for subscription in subscriptions:
             topics.add(subscription.topic)
-            if subscription.expression_type == SQL92 and subscription.expression:
-                self._take(group, subscription, now)
+            if subscription.expression_type != SQL92 or not subscription.expression:
+                continue
+            if not self._is_new(group, subscription):
+                continue
+            if allowance is None or allowance.permits(subscription.expression):
+                self._compile(group, subscription, now)
+            else:
+                remaining.append(subscription)
         for old in self.of_group(group):
             if old.topic not in topics:
                 self._mark_dead(old, now)
+        return remaining
+
+    def take(self, group: str, subscription: Subscription, now: int) -> None:
+        """Apply one of the subscriptions that `register` has returned."""
+        if self._is_new(group, subscription):
+            self._compile(group, subscription, now)
 
     def group_left(self, group: str, now: int) -> None:
         """The group's last member has left."""
@@ -160,28 +194,22 @@ class ConsumerFilters:
     def __repr__(self) -> str:
         return f"<ConsumerFilters: {self._count} of {len(self._topics)} topics>"
 
-    def _take(self, group: str, subscription: Subscription, now: int) -> None:
+    def _is_new(self, group: str, subscription: Subscription) -> bool:
+        """Whether the expression has to be compiled. If not, its filter is up to date now."""
         topic = subscription.topic
         if not is_legal_name(topic) or len(topic) > RETRY_TOPIC_MAX_LENGTH:
-            return  # no message ever has this topic
+            return False  # no message ever has this topic
         old = self.get(topic, group)
         if old is not None and subscription.version <= old.client_version:
             if subscription.version == old.client_version and old.dead:
                 old.left_at = 0
                 self.version += 1
-            return
+            return False
         if old is not None and old.selector.expression == subscription.expression:
             old.client_version, old.left_at = subscription.version, 0
             self.version += 1
-            return
-        try:
-            selector = compiled(subscription.expression)
-        except FilterSyntaxError as error:
-            log.warning("group %s has a filter for topic %s that does not compile: %s", group, topic, error)
-            if old is not None:
-                self._remove(old)
-            return
-        grown = self._characters + len(selector.expression) - (len(old.selector.expression) if old else 0)
+            return False
+        grown = self._characters + len(subscription.expression) - (len(old.selector.expression) if old else 0)
         if (old is None and self._count >= MAX_FILTERS) or grown > MAX_CHARACTERS:
             log.warning(
                 "group %s gets no filter for topic %s: the table is full (%d filters, %d characters)",
@@ -190,6 +218,18 @@ class ConsumerFilters:
                 self._count,
                 self._characters,
             )
+            return False
+        return True
+
+    def _compile(self, group: str, subscription: Subscription, now: int) -> None:
+        topic = subscription.topic
+        old = self.get(topic, group)
+        try:
+            selector = compiled(subscription.expression)
+        except FilterSyntaxError as error:
+            log.warning("group %s has a filter for topic %s that does not compile: %s", group, topic, error)
+            if old is not None:
+                self._remove(old)
             return
         self._put(ConsumerFilter(topic, group, selector, subscription.version, self.bloom.positions(group, topic), now))
 

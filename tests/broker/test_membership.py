@@ -254,6 +254,19 @@ class TestFilters:
             assert (await self.check(one, sql("T", "a > 1"))).code == ResponseCode.SYSTEM_ERROR
             assert (await self.check(one, tags("T", "A"))).code == 0
 
+    async def test_what_a_heartbeat_brings_too_much_of_is_compiled_later(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            many = [sql(f"T{n}", f"a{n} = 1 OR " * 600 + "b = 2") for n in range(20)]
+            await one.heartbeat("c1", "CG", *many)
+            filters = one.broker.tables.filters
+            assert 0 < len(filters) < 20
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(filters) == 20
+            await one.heartbeat("c1", "CG", *[sql(f"T{n}", f"a{n} = 2 OR " * 600 + "b = 2", 2) for n in range(20)])
+            await one.call(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "consumerGroup": "CG"})
+            await trio.testing.wait_all_tasks_blocked()
+            assert all(known.dead for known in filters.of_group("CG"))
+
 
 class TestLocks:
     QUEUES = tuple(WireQueue("broker-a", n, "T") for n in range(3))

@@ -10,7 +10,7 @@ import pytest
 
 from rocketlet.broker.filter import consumer_filters
 from rocketlet.broker.filter.bloom import Bloom
-from rocketlet.broker.filter.consumer_filters import DAY_MS, ConsumerFilters
+from rocketlet.broker.filter.consumer_filters import DAY_MS, Allowance, ConsumerFilters
 from rocketlet.common import fastjson
 from rocketlet.common.message_record import decode
 from rocketlet.common.subscription import SQL92, Subscription
@@ -83,6 +83,26 @@ def test_leaving_and_coming_back() -> None:
     assert not back.dead
     filters.forget_old(2000 + DAY_MS)
     assert [known.topic for known in filters.of_group("g")] == ["t"]
+
+
+def test_a_heartbeat_compiles_no_more_than_it_is_allowed() -> None:
+    long, short = "a = 1 OR " * 900 + "a = 2", "b = 1"  # 8,105 characters
+    filters, allowance = ConsumerFilters(BLOOM), Allowance()
+    broken = sql("v", "NOT " * 30 + "=")
+    remaining = filters.register("g", [sql("t", long), broken, sql("u", short)], 1000, allowance)
+    assert [s.topic for s in remaining] == ["v"]
+    assert filters.register("h", [sql("t", long)], 1000, allowance) == [sql("t", long)]
+    assert filters.register("g", [sql("t", long), broken, sql("u", short)], 1000, Allowance(0)) == [broken]
+    filters.take("h", sql("t", long), 1001)
+    filters.take("g", broken, 1001)
+    assert [known.group for known in filters.of_topic("t")] == ["g", "h"]
+    assert len(filters) == 3
+
+
+def test_one_long_expression_is_compiled_at_once() -> None:
+    filters = ConsumerFilters(BLOOM)
+    assert filters.register("g", [sql("t", "a = 1 OR " * 1800 + "a = 2")], 1000, Allowance()) == []
+    assert len(filters) == 1
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
