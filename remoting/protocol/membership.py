@@ -7,12 +7,12 @@ common/protocol/body/LockBatchRequestBody.java, CheckClientRequestBody.java
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 from msgspec import field
 
-from rocketlet.remoting.protocol.body import Body, name_ordinals, part
+from rocketlet.remoting.protocol.body import MANY_OBJECTS, Body, name_ordinals, part
 from rocketlet.remoting.protocol.header import Header, Int, Long
 from rocketlet.remoting.protocol.queue import WireQueue
 
@@ -65,6 +65,9 @@ class ProducerData(Body):
 
 class HeartbeatData(Body):
     """The body of 34: everything about one client."""
+
+    # A subscription of RocketMQ's clients takes more than a hundred bytes, and a body a megabyte at most.
+    most_objects: ClassVar[int | None] = MANY_OBJECTS
 
     clientID: str = ""
     producerDataSet: list[ProducerData] = field(default_factory=list)

@@ -20,7 +20,7 @@ from typing import Final
 from msgspec import UNSET, UnsetType, field
 
 from rocketlet.remoting.errors import BodyError
-from rocketlet.remoting.protocol.body import ODD_VALUES_OF_ANSWERS, Body
+from rocketlet.remoting.protocol.body import MANY_OBJECTS, ODD_VALUES_OF_ANSWERS, Body
 from rocketlet.remoting.protocol.header import Header, Int, Long
 from rocketlet.remoting.protocol.queue import WireQueue
 
@@ -205,6 +205,8 @@ _LONGEST_BITS = 4096  # characters; one pop of a queue spans far less, even with
 
 class BatchAckBody(Body):
     """The body of 200151."""
+
+    most_objects = MANY_OBJECTS
 
     brokerName: str = ""
     acks: list[BatchAck] = field(default_factory=list)

@@ -267,6 +267,14 @@ class TestFilters:
             await trio.testing.wait_all_tasks_blocked()
             assert all(known.dead for known in filters.of_group("CG"))
 
+    async def test_a_heartbeat_of_too_many_objects_is_refused(self, autojump_clock: MockClock) -> None:
+        async with memory_broker() as one:
+            body = b'{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[%b]}]}'
+            answer = await one.call(RequestCode.HEART_BEAT, None, body % b",".join([b"{}"] * 10_000))
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "objects" in (answer.remark or "")
+            assert (await one.call(RequestCode.HEART_BEAT, None, body % b",".join([b"{}"] * 9_999))).code == 0
+
 
 class TestLocks:
     QUEUES = tuple(WireQueue("broker-a", n, "T") for n in range(3))

@@ -36,6 +36,7 @@ from rocketlet.remoting.protocol.membership import (
     SubscriptionData,
 )
 from rocketlet.remoting.protocol.offsets import ConsumerOffsetTable, ConsumerStatusBody, ResetOffsetBody, offset_rows
+from rocketlet.remoting.protocol.popping import BatchAckBody
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.protocol.routing import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from tests.support.frames import ANSWER_BODIES, REQUEST_BODIES, recorded
@@ -136,6 +137,21 @@ def test_a_heartbeat_is_written_with_names() -> None:
         "topic": "T",
     }
     assert HeartbeatData.from_json(body.to_json()) == body
+
+
+@pytest.mark.parametrize(
+    ("cls", "text"),
+    [
+        (HeartbeatData, b'{"producerDataSet":[%b]}'),
+        (HeartbeatData, b'{"consumerDataSet":[{"groupName":"g","subscriptionDataSet":[%b]}]}'),
+        (BatchAckBody, b'{"brokerName":"b","acks":[%b]}'),
+    ],
+)
+def test_bodies_of_many_objects_have_a_limit(cls: type[Body], text: bytes) -> None:
+    count = 10_000 - text.count(b"{") + 1
+    cls.from_json(text % b",".join([b"{}"] * count))
+    with pytest.raises(BodyError, match="more than 10000 objects"):
+        cls.from_json(text % b",".join([b"{}"] * (count + 1)))
 
 
 def test_references_are_resolved() -> None:
