@@ -35,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         BROKER_CONFIGS,
         arguments=arguments,
         environment=os.environ,
+        derive=reachable,
     )
-    loaded = reachable(loaded)
     sys.exit(server_process.run(PROGRAM, lambda nursery: _start(nursery, loaded)))
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rocketlet.common import logging_setup
 from rocketlet.common.config_file import Loaded, load, read_file, title_of
@@ -40,21 +40,25 @@ def read(
     *,
     arguments: Sequence[str] | None = None,
     environment: Mapping[str, str],
+    derive: Callable[[Loaded], Loaded] = lambda loaded: loaded,
 ) -> Loaded:
     """The settings of this process, with logging set up; or the end of it (SystemExit), see above.
 
     `arguments` are sys.argv without the program's name, `environment` is os.environ, unless a test gives others.
+    `derive` replaces defaults that depend on other settings, so that `-p` prints what will be used.
     """
     types = [*config_types, logging_setup.LogConfig]
     parser = _parser(program, description, types)
     parsed, unknown = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
     try:
         _refuse(parser, unknown)
-        loaded = load(
-            *types,
-            file=read_file(parsed.config_file) if parsed.config_file else None,
-            environment=environment,
-            flags=_settings_from(vars(parsed)),
+        loaded = derive(
+            load(
+                *types,
+                file=read_file(parsed.config_file) if parsed.config_file else None,
+                environment=environment,
+                flags=_settings_from(vars(parsed)),
+            )
         )
         if parsed.print_all or parsed.print_important:
             _print(loaded, important_only=not parsed.print_all)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketlet.broker.__main__ import start_up_line
+from rocketlet.broker.__main__ import main, start_up_line
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.identity import Identity
 from tests.support.programs import broker, program
@@ -61,6 +61,14 @@ def test_a_broker_conf_from_the_field_starts_with_a_warning_for_what_is_not_serv
     warnings = [line for line in running.output if "is not served" in line]
     assert any("sendMessageThreadPoolNums" in line and "there are no thread pools here" in line for line in warnings)
     assert not any(key in line for key in ("flushDiskType", "aclEnable") for line in warnings)
+
+
+def test_p_prints_the_address_that_follows_from_others(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["-p", "--brokerIP1", "10.1.1.1"])
+    printed = capsys.readouterr().out.splitlines()
+    line = printed.index("bindAddress=0.0.0.0")
+    assert printed[line - 1].startswith("# [follows brokerIP1]")
 
 
 def test_m_prints_the_important_settings(tmp_path: Path) -> None:
