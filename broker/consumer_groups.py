@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rocketlet.broker.filter.message_filter import MessageFilter, by_tags
 from rocketlet.common.errors import RocketletError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rocketlet.remoting.connection import Connection
 
 log = logging.getLogger("rocketlet.broker.consumer_groups")
+
+Key = TypeVar("Key")
 
 EXPIRY_MS = 120_000
 # Bounds on what heartbeats can make us hold: groups per connection, and the text of all subscriptions. A consumer of a
@@ -71,6 +73,8 @@ class ConsumerGroup:
     warned: frozenset[str] = frozenset()
     kinds: Counter[int] = field(default_factory=Counter)
     """How many members subscribe what, by `Member.kind`."""
+    connections: Counter[str] = field(default_factory=Counter)
+    """How many members each client is, by its id."""
 
     @property
     def broadcasting(self) -> bool:
@@ -88,11 +92,25 @@ class ConsumerGroup:
                 newest = member
         return newest
 
-    def leave_kind(self, kind: int) -> None:
-        """One member fewer subscribes this."""
-        self.kinds[kind] -= 1
-        if not self.kinds[kind]:
-            del self.kinds[kind]
+    def add(self, member: Member) -> None:
+        """A member more, or instead of the one that its connection was, in its place."""
+        present = self.members.get(member.connection)
+        if present is not None:
+            self._discount(present)
+        self.kinds[member.kind] += 1
+        self.connections[member.client_id] += 1
+        self.members[member.connection] = member
+
+    def remove(self, connection: Connection) -> Member | None:
+        """The member that leaves; None if the connection is none."""
+        member = self.members.pop(connection, None)
+        if member is not None:
+            self._discount(member)
+        return member
+
+    def _discount(self, member: Member) -> None:
+        _count_down(self.kinds, member.kind)
+        _count_down(self.connections, member.client_id)
 
     def replace_subscriptions(self, latest: Sequence[Subscription]) -> bool:
         """Apply a heartbeat's subscriptions. True if a topic was added or removed, not for a newer version only."""
@@ -134,6 +152,12 @@ class ConsumerGroup:
                     f"topic {topic}: " + "; ".join(_expression_of(*item) for item in clients_by_subscription.items())
                 )
         return lines
+
+
+def _count_down(counter: Counter[Key], key: Key) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]
 
 
 def _expression_of(expression: str | None, clients: list[str]) -> str:
@@ -194,10 +218,7 @@ class ConsumerGroups:
             for s in consuming.subscriptions
         }
         member.kind = hash(frozenset(member.subscribed.items()))
-        if present is not None:
-            group.leave_kind(present.kind)
-        group.kinds[member.kind] += 1
-        group.members[member.connection] = member
+        group.add(member)
         self._of_connection.setdefault(member.connection, set()).add(group.name)
         changed = group.replace_subscriptions(consuming.subscriptions)
         if joined or present is None or present.kind != member.kind:
@@ -209,11 +230,10 @@ class ConsumerGroups:
         group = self._groups.get(name)
         if group is None:
             return False
-        member = group.members.pop(connection, None)
+        member = group.remove(connection)
         if member is None:
             return False
         self._size -= member.size
-        group.leave_kind(member.kind)
         group.warned = frozenset()
         log.info("consumer group %s: %s left", name, member.client_id)
         groups = self._of_connection[connection]
@@ -236,7 +256,7 @@ class ConsumerGroups:
     def is_member(self, name: str, client_id: str) -> bool:
         """Whether a client is in a group, by any connection."""
         group = self._groups.get(name)
-        return group is not None and any(member.client_id == client_id for member in group.members.values())
+        return group is not None and client_id in group.connections
 
     def expired(self, now: int) -> list[Member]:
         """Members that have been silent for too long; the caller closes their connections, which removes them."""

@@ -49,6 +49,8 @@ class QueueLocks(Generic[Queue]):
     def __init__(self, lifetime_ms: int = LIFETIME_MS) -> None:
         self._lifetime = lifetime_ms
         self._groups: dict[str, dict[Queue, Lock]] = {}
+        # The same by group and client: a group may have 50,000 locks, and 10,000 members that leave at once.
+        self._held: dict[tuple[str, str], dict[Queue, None]] = {}
         self._count = 0
         self._staged: list[tuple[str, Queue, str]] = []
         self._closed_until = 0
@@ -67,11 +69,14 @@ class QueueLocks(Generic[Queue]):
                 if self._count >= MAX_LOCKS or now < self._closed_until:
                     continue
                 locks[queue] = Lock(client_id, now)
+                self._hold(group, client_id, queue)
                 self._count += 1
                 self.version += 1
             elif lock.client_id == client_id:
                 lock.refreshed = now
             elif not lock.held(now, self._lifetime):
+                self._release(group, lock.client_id, queue)
+                self._hold(group, client_id, queue)
                 lock.client_id, lock.refreshed = client_id, now
                 self.version += 1
             else:
@@ -90,6 +95,7 @@ class QueueLocks(Generic[Queue]):
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del locks[queue]
+                self._release(group, client_id, queue)
                 self._count -= 1
                 self.version += 1
         if not locks:
@@ -97,8 +103,7 @@ class QueueLocks(Generic[Queue]):
 
     def client_left(self, group: str, client_id: str) -> None:
         """Unlock everything that a client holds in a group."""
-        locks = self._groups.get(group, {})
-        self.unlock(group, client_id, [queue for queue, lock in locks.items() if lock.client_id == client_id])
+        self.unlock(group, client_id, list(self._held.get((group, client_id), ())))
 
     def holder(self, group: str, queue: Queue, now: int) -> str | None:
         lock = self._groups.get(group, {}).get(queue)
@@ -107,7 +112,12 @@ class QueueLocks(Generic[Queue]):
     def expire(self, now: int) -> None:
         """Drop expired locks, so that groups that left cost nothing."""
         for group, locks in list(self._groups.items()):
-            remaining = {queue: lock for queue, lock in locks.items() if lock.held(now, self._lifetime)}
+            remaining = {}
+            for queue, lock in locks.items():
+                if lock.held(now, self._lifetime):
+                    remaining[queue] = lock
+                else:
+                    self._release(group, lock.client_id, queue)
             if remaining:
                 self._groups[group] = remaining
             else:
@@ -129,13 +139,25 @@ class QueueLocks(Generic[Queue]):
 
     def succeed(self, now: int) -> None:
         """Continue the previous master's table."""
-        self._groups, self._count = {}, 0
+        self._groups, self._held, self._count = {}, {}, 0
         for group, queue, client_id in self._staged:
-            self._count += queue not in self._groups.setdefault(group, {})
-            self._groups[group][queue] = Lock(client_id, now)
+            locks = self._groups.setdefault(group, {})
+            if queue not in locks:
+                locks[queue] = Lock(client_id, now)
+                self._hold(group, client_id, queue)
+                self._count += 1
         self._staged = []
         self._closed_until = now + TRUSTED_MS
         self.version += 1
+
+    def _hold(self, group: str, client_id: str, queue: Queue) -> None:
+        self._held.setdefault((group, client_id), {})[queue] = None
+
+    def _release(self, group: str, client_id: str, queue: Queue) -> None:
+        held = self._held[group, client_id]
+        del held[queue]
+        if not held:
+            del self._held[group, client_id]
 
     def statistics(self) -> QueueLocksStatistics:
         return QueueLocksStatistics(len(self._groups), self._count)

@@ -88,6 +88,39 @@ class TestConsumers:
         assert groups.expired(EXPIRY_MS) == []
         assert [gone.client_id for gone in groups.expired(EXPIRY_MS + 1)] == ["a"]
 
+    def test_a_client_is_a_member_as_long_as_one_of_its_connections_is(self) -> None:
+        groups = ConsumerGroups()
+        groups.register(member(1, "a"), consuming("g", tags("t")))
+        groups.register(member(2, "a"), consuming("g", tags("t")))
+        groups.register(member(2, "b"), consuming("g", tags("t")))
+        groups.register(member(3, "a"), consuming("g", tags("t")))
+        groups.register(member(1, "a"), consuming("g", tags("t", "A")))
+        group = groups.get("g")
+        assert group is not None
+        assert list(group.members) == [1, 2, 3]
+        assert groups.connection_closed(1) == [("g", "a")]
+        assert groups.is_member("g", "a")
+        groups.connection_closed(3)
+        assert not groups.is_member("g", "a")
+        assert groups.is_member("g", "b")
+        assert (group.connections, group.kinds.total()) == ({"b": 1}, 1)
+
+    def test_asking_for_a_member_costs_the_same_in_a_large_group(self) -> None:
+        class Compared(str):
+            count = 0
+            __hash__ = str.__hash__
+
+            def __eq__(self, other: object) -> bool:
+                Compared.count += 1
+                return str.__eq__(self, other)
+
+        groups = ConsumerGroups()
+        for number in range(100):
+            groups.register(member(number, Compared(f"c{number}")), consuming("g", tags("t")))
+        before = Compared.count
+        assert not groups.is_member("g", "x")
+        assert Compared.count == before
+
     def test_members_with_different_subscriptions_are_reported_once(self, caplog: pytest.LogCaptureFixture) -> None:
         groups = ConsumerGroups()
         with caplog.at_level(logging.WARNING):

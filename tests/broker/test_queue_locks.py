@@ -41,6 +41,28 @@ def test_a_client_that_left_a_group_holds_no_locks() -> None:
     assert locks.holder("h", 0, 1) == "a"
 
 
+class Compared(str):
+    """A client id that counts how often it is compared."""
+
+    count = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return str.__eq__(self, other)
+
+
+def test_a_client_that_leaves_costs_its_own_locks_only() -> None:
+    locks: QueueLocks[int] = QueueLocks()
+    locks.lock("g", Compared("a"), range(1000), 0)
+    locks.lock("g", "b", [1000], 0)
+    before = Compared.count
+    locks.client_left("g", "b")
+    locks.client_left("g", "c")
+    assert Compared.count == before
+    assert locks.statistics().locks == 1000
+
+
 def test_a_lock_expires_a_minute_after_its_holder_last_asked() -> None:
     locks: QueueLocks[int] = QueueLocks()
     locks.lock("g", "a", [0], 0)
@@ -105,6 +127,11 @@ class OneHolder(RuleBasedStateMachine):
             if self.granted.get(queue, ("", 0))[0] == client:
                 del self.granted[queue]
 
+    @rule(client=CLIENTS)
+    def leave(self, client: str) -> None:
+        self.locks.client_left("g", client)
+        self.granted = {queue: granted for queue, granted in self.granted.items() if granted[0] != client}
+
     @rule(ms=st.integers(0, LIFETIME_MS))
     def wait(self, ms: int) -> None:
         self.now += ms
@@ -119,6 +146,11 @@ class OneHolder(RuleBasedStateMachine):
             owner, since = self.granted.get(queue, ("", -LIFETIME_MS * 10))
             expected = owner if owner and self.now - since <= LIFETIME_MS else None
             assert self.locks.holder("g", queue, self.now) == expected
+
+    @invariant()
+    def locks_by_client_agree(self) -> None:
+        held = {(group, client, queue) for (group, client), queues in self.locks._held.items() for queue in queues}
+        assert held == {(group, client, queue) for group, queue, client in self.locks.entries()}
 
 
 TestOneHolder = OneHolder.TestCase
