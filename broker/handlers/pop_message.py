@@ -22,6 +22,7 @@ import trio
 from rocketlet.broker.filter.message_filter import EVERYTHING, MessageFilter
 from rocketlet.broker.handlers.pop_answers import PopAnswers
 from rocketlet.broker.handlers.pull_checks import PullChecks
+from rocketlet.broker.popping.picking import FILTER_BUDGET
 from rocketlet.broker.popping.pops import PopResult, Pops
 from rocketlet.broker.popping.sharing import Delivery, PopRequest
 from rocketlet.broker.popping.waiting import Outcome, Waiting
@@ -117,11 +118,13 @@ class PopMessage:
         self, request: Request, ask: PopRequest, answer: Callable[[Request, Answer], Deferred | None], last: bool
     ) -> Answer | Deferred | Outcome:
         header: PopMessageHeader = request.header
+        spent = 0
         for _ in range(LOOKS):
             popped = self._pops.take(self._turned(ask))
             if popped.deliveries:
                 return self._answer(request, popped, answer)
-            if not popped.progress:
+            spent += FILTER_BUDGET - ask.budget
+            if not popped.progress or spent >= FILTER_BUDGET:
                 break
         if last:
             return Reply(POLLING_TIMEOUT, self._empty_header(header))

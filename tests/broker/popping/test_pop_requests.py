@@ -262,7 +262,7 @@ async def test_a_long_filter_examines_few_records_at_once(
         popper = Popper(one, "G2")
         while not await popper.pop(exp=long, expType="SQL92"):
             pass
-        assert 0 < max(at_once) < 60
+        assert 0 < max(at_once) < 30
 
 
 async def test_invalid_pops_are_refused(autojump_clock: MockClock) -> None:
