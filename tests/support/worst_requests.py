@@ -29,6 +29,7 @@ from trio.testing import MockClock
 from rocketlet.common.config_file import Loaded
 from rocketlet.common.logging_setup import LogConfig, set_up
 from rocketlet.common.message_record import BatchItem, encode_batch
+from rocketlet.common.subscription import SQL92, TAG
 from rocketlet.namesrv.config import NamesrvConfig, with_config_store_path
 from rocketlet.namesrv.memory_files import MemoryFiles
 from rocketlet.namesrv.namesrv import NameServer
@@ -406,6 +407,31 @@ async def filters(worst: WorstSteps) -> None:
             RequestCode.HEART_BEAT, None, HeartbeatData("x", [], [bind]).to_json()), wait=22)  # fmt: skip
 
 
+async def pops(worst: WorstSteps) -> None:
+    """A topic of 1,000 queues with three messages each, and groups that want none of them."""
+    async with broker_of(worst) as (_, peer):
+        await peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, _topic("T", 1000))
+        properties = "".join(f"a{n}\x01{n}\x02" for n in range(100))
+        for number in range(3000):
+            head = {"a": "PG", "b": "T", "c": "TBW102", "d": "4", "e": str(number % 1000), "f": "0", "g": "1", "h": "0",
+                    "i": properties, "j": "0", "k": "false", "m": "false"}  # fmt: skip
+            await peer.ask(RequestCode.SEND_MESSAGE_V2, head, b"x")
+        terms = " OR ".join(f"a{n % 100}={n + 1000}" for n in range(1200))
+        for what, kind, text in (("1,200 terms", SQL92, terms), ("a term", SQL92, "a1 = 2"), ("tags", TAG, "x")):
+            for again in ("first", "then"):
+                pop = {"consumerGroup": what.replace(" ", "-").replace(",", ""), "topic": "T", "queueId": "-1",
+                       "maxMsgNums": "32", "invisibleTime": "60000", "pollTime": "0", "bornTime": "1", "initMode": "0",
+                       "expType": kind, "exp": text, "order": "false"}  # fmt: skip
+                await worst.request(f"{what}, {again}", peer, RequestCode.POP_MESSAGE, pop, tries=1)
+        for group in range(2):
+            subscriptions = [
+                SubscriptionData(f"T-{n}", f"a{n} = 1 OR " * 600 + "b = 2", subVersion=1, expressionType=SQL92)
+                for n in range(120)
+            ]
+            beat = HeartbeatData("c", [], [ConsumerData(f"G{group}", subscriptionDataSet=subscriptions)]).to_json()
+            await worst.request("a megabyte of SQL92", peer, RequestCode.HEART_BEAT, None, beat, tries=1)
+
+
 async def locks(worst: WorstSteps) -> None:
     """100,000 locks."""
     async with broker_of(worst) as (running, peer):
@@ -487,6 +513,8 @@ async def bodies(worst: WorstSteps) -> None:
             {"c": "CG", "t": "T", "r": "0", "so": 0, "q": 0, "rq": 0, "pt": n, "it": 60000,
              "b": "gA" * 20} for n in range(9_000)]}  # fmt: skip
         await worst.request("9,000 acks", peer, RequestCode.BATCH_ACK_MESSAGE, None, json.dumps(ack).encode())
+        nothing = b'{"brokerName":"broker-a","acks":[%b]}' % b",".join([b"{}"] * 10_000)
+        await worst.request("10,000 acks of nothing", peer, RequestCode.BATCH_ACK_MESSAGE, None, nothing)
         consumers = [ConsumerData(f"G{n}", subscriptionDataSet=[SubscriptionData(f"T{n}", "*")]) for n in range(500)]
         beat = HeartbeatData("c", [], consumers).to_json()
         await worst.request("500 new groups", peer, RequestCode.HEART_BEAT, None, beat, wait=3)
@@ -636,8 +664,8 @@ async def _swallow(stream: ByteStream) -> None:
 
 STATES = {
     state.__name__: state
-    for state in (wide, unused, topics, registration, groups, offsets, large_group, many_groups, filters, locks, flows,
-                bodies, routes, brokers, kv)
+    for state in (wide, unused, topics, registration, groups, offsets, large_group, many_groups, filters, pops, locks,
+                flows, bodies, routes, brokers, kv)
 }  # fmt: skip
 
 
