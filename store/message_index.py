@@ -11,6 +11,7 @@ Java: store/index/IndexService.java
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ from rocketlet.store.layout.file_names import INDEX, index_name, parse_index_nam
 from rocketlet.store.layout.index_layout import HEADER_SIZE, IndexColumns, IndexGeometry
 from rocketlet.store.mapped_file import MappedFile
 from rocketlet.store.mapped_file_queue import Oddity
+
+_log = logging.getLogger("rocketlet.store.message_index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class MessageIndex:
         self.geometry = IndexGeometry(config.max_hash_slot_num, config.max_index_num)
         self.files: list[IndexFile] = []
         self._names_changed = False
+        self._missing: set[str] = set()
 
     def load(self, *, repair: bool) -> list[Oddity]:
         """Open the files. A short one is reported and, to repair, extended to full length: its content is then
@@ -145,11 +149,25 @@ class MessageIndex:
             for file, region, spans, end in written:
                 region.flush(*spans)
                 file.flushed = end
+                self._look_for(file)
             if self._names_changed:
                 self._names_changed = False  # first, for the loop may make a file meanwhile
                 self._disk.sync_directory(self.directory)
 
         return flush
+
+    def _look_for(self, file: IndexFile) -> None:
+        """Say once that somebody else has deleted a file. It ends nothing: the index can be made from the log."""
+        path = file.file.path
+        if path in self._missing or self._disk.exists(path) or file not in self.files:  # `drop` leaves the list first
+            return
+        self._missing.add(path)
+        _log.error(
+            "%s was deleted while the broker runs: from the next start on its keys are not found. If %s is deleted"
+            " while the broker is stopped, the next start makes it anew from the log",
+            path,
+            self.directory,
+        )
 
     def full_timestamp(self) -> int:
         """End time of the newest file that is full: what the checkpoint says of the index."""

@@ -67,6 +67,19 @@ def test_old_files_are_deleted_except_the_last() -> None:
     assert index.drop_before(1000) == 0
 
 
+def test_a_file_that_somebody_else_deleted_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    disk = MemoryDisk(page_size=64)
+    index = index_of(disk)
+    put(index, [item("a", number) for number in range(25)])
+    index.drop_before(15)
+    disk.remove(index.files[-1].file.path)
+    index.flush_of_dirty()()
+    put(index, [item("a", 26)])
+    index.flush_of_dirty()()
+    [message] = caplog.messages
+    assert f"{index.files[-1].file.path} was deleted while the broker runs" in message
+
+
 def test_a_full_disk_indexes_nothing() -> None:
     index = index_of(MemoryDisk(page_size=64, capacity=64 * 4))
     with pytest.raises(OSError, match="No space"):
