@@ -269,11 +269,16 @@ class ConsumerFilters:
         topic, group, born = entry["topic"], entry["consumerGroup"], int(entry["bornTime"])
         if not is_legal_name(topic) or not is_legal_name(group):
             raise ValueError(f"topic {topic!r} or group {group!r} is not a legal name")
-        data = entry["bloomFilterData"]
+        data, old = entry["bloomFilterData"], self.get(topic, group)
+        # A slave gets the whole table whenever one filter has changed; compiling a megabyte takes a second.
+        if old is not None and old.selector.expression == entry["expression"]:
+            selector = old.selector
+        else:
+            selector = compiled(entry["expression"])
         known = ConsumerFilter(
             topic,
             group,
-            compiled(entry["expression"]),
+            selector,
             int(entry["clientVersion"]),
             self.bloom.positions(group, topic),
             born,

@@ -11,6 +11,7 @@ import pytest
 from rocketlet.broker.filter import consumer_filters
 from rocketlet.broker.filter.bloom import Bloom
 from rocketlet.broker.filter.consumer_filters import DAY_MS, Allowance, ConsumerFilters
+from rocketlet.broker.filter.selector import Selector
 from rocketlet.common import fastjson
 from rocketlet.common.message_record import decode
 from rocketlet.common.subscription import SQL92, Subscription
@@ -103,6 +104,21 @@ def test_one_long_expression_is_compiled_at_once() -> None:
     filters = ConsumerFilters(BLOOM)
     assert filters.register("g", [sql("t", "a = 1 OR " * 1800 + "a = 2")], 1000, Allowance()) == []
     assert len(filters) == 1
+
+
+def test_a_table_that_comes_again_compiles_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    filters = table(sql("t", "a = 1"), sql("u", "a = 2"))
+    newer = table(sql("t", "a = 1"), sql("u", "a = 3")).to_body()
+    expressions = []
+
+    def counted(expression: str) -> Selector:
+        expressions.append(expression)
+        return Selector(expression)
+
+    monkeypatch.setattr(consumer_filters, "compiled", counted)
+    filters.load(newer, 2000)
+    assert expressions == ["a = 3"]
+    assert expression_of(filters, "u") == "a = 3"
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
