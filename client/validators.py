@@ -45,6 +45,8 @@ def check_message(message: Message, max_size: int = MAX_MESSAGE_SIZE) -> None:
         and type(message.properties) is dict
         and (message.sharding_key is None or type(message.sharding_key) is str)
         and (message.deliver_at is None or type(message.deliver_at) in (float, int))
+        and type(message.wait_store) is bool
+        and message.reply_to is None
     ):
         check_types(message)
     check_topic(message.topic)
@@ -80,7 +82,9 @@ _WANTED: dict[str, tuple[type | tuple[type, ...], str]] = {
     "delay_level": (int, "an int, one of the broker's delay levels"),
     "flag": (int, "an int of 32 bits"),
     "properties": (Mapping, "a dict of str to str"),
+    "wait_store": (bool, "True or False"),
     "sharding_key": ((str, type(None)), "a str"),
+    "reply_to": ((str, type(None)), "a str"),
     "deliver_at": (
         (float, int, type(None)),
         "a number of seconds since 1970: time.time() + 90, or a datetime's timestamp()",
@@ -94,12 +98,14 @@ def check_types(message: Message) -> None:
         raise InvalidMessage(f"{_shown(message)} is no message", advice='send Message("topic", b"body")')
     for name, (kind, expected) in _WANTED.items():
         value = getattr(message, name)
-        if not isinstance(value, kind) or isinstance(value, bool):
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise InvalidMessage(
                 f"the message's {name} is {_shown(value)}",
                 topic=message.topic if isinstance(message.topic, str) else "",
                 advice=f"it must be {expected}",
             )
+    if not isinstance(message.keys, str) and not all(isinstance(key, str) for key in message.keys):
+        raise InvalidMessage("the keys are no str", topic=message.topic, advice="keys=[str(key)]")
 
 
 def _shown(value: object) -> str:
@@ -115,6 +121,9 @@ def check_queue(queue: MessageQueue) -> None:
     """Raises InvalidUse for anything but a queue."""
     if not isinstance(queue, MessageQueue):
         raise InvalidUse(f"the queue is {_shown(queue)}", advice="give a MessageQueue, one of those of queues(topic)")
+    check_name(queue.topic)  # its fields are as the user made them
+    check_text("queue's broker_name", queue.broker_name)
+    check_whole("the queue's queue_id", queue.queue_id, -1, (1 << 31) - 1)
 
 
 def checked_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:

@@ -23,7 +23,7 @@ from rocketlet.client.errors import ClientError
 from rocketlet.client.talking.broker_calls import subscription_data
 from rocketlet.client.talking.session import Session, World
 from rocketlet.client.talking.topic_queries import TopicQueries
-from rocketlet.client.validators import check_group, check_queue
+from rocketlet.client.validators import check_group, check_name, check_queue
 from rocketlet.common import topic as topics
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import TAG, Subscription
@@ -44,6 +44,7 @@ class GroupMember:
     def __init__(self, group: str, config: ConsumerConfig, world: World) -> None:
         check_group(group, reserved=topics.DEFAULT_CONSUMER_GROUP)
         self.group = namespace.wrap(config.namespace, group)
+        check_group(self.group)
         self.broadcasting = config.model is MessageModel.BROADCASTING
         self.session = Session(config, world, stable_id=self.broadcasting)
         self.queries = TopicQueries(self.session)
@@ -112,7 +113,8 @@ class GroupMember:
     # ---- subscriptions
 
     def subscription(self, topic: str, selection: Selection) -> Subscription:
-        """A subscription newer than all earlier ones: brokers accept only growing versions."""
+        """A subscription newer than all earlier ones: brokers accept only growing versions. Raises InvalidUse."""
+        check_name(topic)  # as it is on the wire: the namespace, or the prefix of a retry topic, may make it too long
         newest = max((subscription.version for subscription in self.subscriptions.values()), default=0)
         return subscription_of(topic, selection, max(self._clock(), newest + 1))
 

@@ -15,6 +15,7 @@ from rocketlet.client.errors import ClientError
 from rocketlet.client.facades.bridges import Bridge
 from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_result import SendResult
+from rocketlet.client.validators import check_seconds
 
 
 class PendingSend:
@@ -44,6 +45,8 @@ class PendingSend:
 
         Not for the thread of an event loop: there, await it.
         """
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         send = self._send
         if send.done:
             return send.outcome()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from rocketlet.client import namespace
 from rocketlet.client.config import PushConfig
 from rocketlet.client.consuming.consume_job import Finished
 from rocketlet.client.consuming.consume_results import (
@@ -42,6 +43,7 @@ class Pushed(Subscribed[PushEngine, PushConfig], Generic[ListenerT, BatchListene
     """The methods of every push consumer."""
 
     _config_type = PushConfig
+    _may_be_called_back = True
 
     def __init__(
         self,
@@ -91,6 +93,7 @@ class Pushed(Subscribed[PushEngine, PushConfig], Generic[ListenerT, BatchListene
     def subscribe(self, topic: str, selection: Selection = "*") -> None:
         """Subscribe to a topic: all of it, some tags (`"A || B"`), or what an `Sql` condition selects. At any time."""
         check_selection(topic, selection)
+        check_name(namespace.wrap(self.config.namespace, topic))
         self._topics[topic] = selection
         if self._now is not None:
             bridge, engine = self._now

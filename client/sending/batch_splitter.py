@@ -9,9 +9,11 @@ Java: common/message/MessageBatch.java, example/batch/SplitBatchProducer.java
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from rocketlet.client.errors import InvalidMessage
+from rocketlet.client.errors import InvalidMessage, InvalidUse
+from rocketlet.client.validators import check_message, check_types, check_whole
 from rocketlet.common import topic as topics
 from rocketlet.common.message import Message
 
@@ -38,21 +40,27 @@ def check_batch(messages: Sequence[Message]) -> None:
 
 def size_in_batch(message: Message) -> int:
     """An upper bound of the bytes that the message takes in a batch."""
-    properties = sum(len(name.encode()) + len(value.encode()) + 2 for name, value in message.all_properties().items())
+    texts = (f"{name}{value}" for name, value in message.all_properties().items())
+    properties = sum(len(text.encode(errors="surrogatepass")) + 2 for text in texts)  # a send refuses surrogates
     return _FIXED + len(message.body) + properties + _ADDED_PROPERTIES
 
 
 def split(messages: Iterable[Message], max_bytes: int = BATCH_SIZE) -> Iterator[list[Message]]:
     """Batches in the order of the messages; a new one begins with each change of topic or `wait_store`.
 
-    A message that is larger than `max_bytes` by itself is a batch of its own.
+    A message that is larger than `max_bytes` by itself is a batch of its own. Raises InvalidUse.
 
         for batch in split(messages):
             producer.send_batch(batch)
     """
     batch: list[Message] = []
     size = 0
+    check_whole("max_bytes", max_bytes, 1)
+    if isinstance(messages, Message) or not isinstance(messages, Iterable):
+        raise InvalidUse(f"the messages are of type {type(messages).__name__}", advice="give a list of messages")
     for message in messages:
+        check_types(message)
+        check_message(message, sys.maxsize)
         needed = size_in_batch(message)
         shared = (message.topic, message.wait_store)
         if batch and (size + needed > max_bytes or shared != (batch[0].topic, batch[0].wait_store)):

@@ -35,6 +35,7 @@ from rocketlet.client.validators import (
     check_name,
     check_queue,
     check_seconds,
+    check_topic,
 )
 from rocketlet.common import message_flags as flags
 from rocketlet.common import message_properties as names
@@ -55,6 +56,7 @@ class ProducerEngine:
         check_group(group, reserved=topics.DEFAULT_PRODUCER_GROUP)
         self.config = config
         self.group = namespace.wrap(config.namespace, group)
+        check_group(self.group)
         self.session = Session(config, world)
         self.pipeline = SendPipeline(self.session, config)
         self._tracer = Tracer(self.session, config.trace_topic, world.clock) if config.trace else None
@@ -96,6 +98,7 @@ class ProducerEngine:
     def _make_template(self, topic: str) -> SendTemplate:
         config = self.config
         topic = namespace.wrap(config.namespace, topic)
+        check_topic(topic)
         return SendTemplate(self.group, topic, config.default_topic, config.default_topic_queues)
 
     def prepare(
@@ -223,6 +226,8 @@ class ProducerEngine:
         for properties in (message.properties, extra):
             if properties:
                 parts += [f"{name}\x01{value}" for name, value in properties.items()]
+        if message.reply_to:
+            parts.append(f"{names.REPLY_TO_CLIENT}\x01{message.reply_to}")
         if message.sharding_key:
             parts.append(f"{names.SHARDING_KEY}\x01{message.sharding_key}")
         if not parts:

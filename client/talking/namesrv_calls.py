@@ -14,7 +14,7 @@ from random import Random
 
 from rocketlet.client.errors import BadAnswer, ClientError, NoRoute
 from rocketlet.client.talking.broker_calls import Calls, readable, refusal
-from rocketlet.common.topic import check_topic_name
+from rocketlet.client.validators import check_name
 from rocketlet.remoting import errors as remoting_errors
 from rocketlet.remoting.command import Command, request
 from rocketlet.remoting.protocol.routing import ClusterInfo, GetRouteInfoHeader, TopicList, TopicRouteData
@@ -49,8 +49,8 @@ class NamesrvCalls:
         return self._addresses[self._current]
 
     async def route(self, topic: str) -> TopicRouteData | None:
-        """105; None where no broker serves the topic. Raises NoRoute if no server answers."""
-        check_topic_name(topic)
+        """105; None where no broker serves the topic. Raises NoRoute if no server answers, and InvalidUse."""
+        check_name(topic)
         answer = await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None

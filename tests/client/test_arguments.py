@@ -51,6 +51,8 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "property": (lambda: Message("T", b"x", properties={"a": 1}), "property 'a' is of type int"),  # type: ignore[dict-item]
     "properties": (lambda: Message("T", b"x", properties=[]), "properties is of type list"),  # type: ignore[arg-type]
     "surrogate": (lambda: Message("T", b"x", tags="\ud800"), "no valid text"),
+    "wait_store": (lambda: Message("T", b"x", wait_store="false"), "wait_store is of type str.*True or False"),  # type: ignore[arg-type]
+    "reply_to": (lambda: Message("T", b"x", reply_to=7), "reply_to is of type int"),  # type: ignore[arg-type]
     "sharding key": (lambda: Message("T", b"x", sharding_key=7), "sharding_key is of type int"),  # type: ignore[arg-type]
 }
 
@@ -79,17 +81,27 @@ async def test_bad_arguments_of_a_send_are_refused(autojump_clock: trio.testing.
         scripted_brokers("a") as script,
         AsyncProducer("p", namesrv=script.namesrv, world=script.world()) as producer,
     ):
-        for arguments, complaint in [
+        wrong: list[tuple[dict[str, Any], str]] = [
             ({"queue": 3}, "the queue is of type int"),
+            ({"queue": MessageQueue("T", "a", "0")}, "queue_id is of type str"),  # type: ignore[arg-type]
+            ({"queue": MessageQueue("T", "a", 1 << 31)}, "queue_id is of type int"),
+            ({"queue": MessageQueue("T", 7, 0)}, "broker_name is of type int"),  # type: ignore[arg-type]
+            ({"queue": MessageQueue(None, "a", 0)}, "the topic None is no str"),  # type: ignore[arg-type]
             ({"selector": 3}, "the selector is of type int"),
             ({"timeout": "3"}, "timeout is of type str"),
             ({"timeout": -1}, "timeout is of type int"),
             ({"timeout": float("nan")}, "timeout is of type float"),
-        ]:
+        ]
+        for arguments, complaint in wrong:
             with pytest.raises(InvalidUse, match=complaint):
                 await producer.send(good, **arguments)
         with pytest.raises(InvalidUse, match="callback"):
             producer.send_soon(good, callback=WRONG)
+        pending = producer.send_soon(good)
+        for timeout in ("3", float("inf"), -1):
+            with pytest.raises(InvalidUse, match="timeout is of type"):
+                pending.result(timeout)  # type: ignore[arg-type]
+        assert await pending
         with pytest.raises(InvalidMessage, match="a list of messages"):
             await producer.send_batch(good)  # type: ignore[arg-type]
         with pytest.raises(InvalidUse, match="the queue is"):
@@ -198,6 +210,14 @@ async def test_pull_consumers_refuse_invalid_queues(autojump_clock: trio.testing
                     await ask(wrong)
             with pytest.raises(InvalidUse, match="the queue is of type str"):
                 consumer.note_offset(wrong, 3)
+            for topic, complaint in ((None, "is no str"), ("a b", "characters other than")):
+                wrong_queue: Any = MessageQueue(topic, "a", 0)  # type: ignore[arg-type]
+                with pytest.raises(InvalidUse, match=complaint):
+                    consumer.note_offset(wrong_queue, 3)
+                with pytest.raises(InvalidUse, match=complaint):
+                    await consumer.pull(wrong_queue, 0)
+            await trio.sleep(60)  # the routes of all topics in use are refreshed
+            assert await consumer.max_offset(MessageQueue("T", "a", 0))
         async with AsyncLitePullConsumer("g", topics={"T": "*"}, namesrv=script.namesrv, world=script.world()) as lite:
             with pytest.raises(InvalidUse, match="the queue is of type str"):
                 await lite.seek(wrong, 0)
@@ -205,6 +225,42 @@ async def test_pull_consumers_refuse_invalid_queues(autojump_clock: trio.testing
                 await lite.seek(MessageQueue("T", "b", 9), 0)
             with pytest.raises(InvalidUse, match="timeout"):
                 await lite.poll(timeout="1")  # type: ignore[arg-type]
+
+
+async def test_a_name_that_its_namespace_makes_illegal_ends_no_client(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    long_topic = "t" * 100
+    async with scripted_brokers("a") as script:
+        given: Any = {"namesrv": script.namesrv, "world": script.world(), "namespace": "n" * 100}
+        for make in (
+            lambda: AsyncProducer("g", **given | {"namespace": "a b"}),
+            lambda: AsyncProducer("g" * 200, **given),
+            lambda: AsyncPushConsumer("g" * 148, async_listener, topics={"T": "*"}, **given),
+            lambda: AsyncPushConsumer("g" * 250, async_listener, topics={"T": "*"}, **given | {"namespace": ""}),
+            lambda: AsyncPushConsumer("g", async_listener, topics={long_topic: "*"}, **given),
+            lambda: AsyncLitePullConsumer("g", topics={long_topic: "*"}, **given),
+            lambda: AsyncSimpleConsumer("g", topics={long_topic: "*"}, **given),
+        ):
+            client: Any = make()  # type: ignore[no-untyped-call]
+            with pytest.raises(InvalidUse, match="name"):
+                await client.__aenter__()
+        async with (
+            AsyncProducer("g", **given) as producer,
+            AsyncPushConsumer("g", async_listener, topics={"T": "*"}, **given) as push,
+            AsyncPullConsumer("g", **given) as puller,
+        ):
+            with pytest.raises(InvalidMessage, match="has 201 characters"):
+                await producer.send(Message(long_topic, b"x"))
+            queue = MessageQueue(long_topic, "a", 0)
+            for ask in (producer.max_offset, puller.offset, lambda queue: producer.publish_queues(queue.topic)):
+                with pytest.raises(InvalidUse, match="has 201 characters"):
+                    await ask(queue)
+            with pytest.raises(InvalidUse, match="has 201 characters"):
+                push.subscribe(long_topic)
+            puller.note_offset(queue, 3)
+            await trio.sleep(60)  # the routes of all topics in use are refreshed
+            assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
 
 
 async def test_bad_arguments_of_queries_are_refused(autojump_clock: trio.testing.MockClock) -> None:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from itertools import chain
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.client.errors import InvalidMessage
+from rocketlet.client.errors import InvalidMessage, InvalidUse
 from rocketlet.client.sending.batch_splitter import check_batch, size_in_batch, split
 from rocketlet.common.message import Message
 from rocketlet.common.message_properties import encode
@@ -52,3 +53,25 @@ def test_the_size_estimate_is_never_too_small(message: Message) -> None:
 def test_messages_that_cannot_share_a_batch_are_refused(batch: list[Message], says: str) -> None:
     with pytest.raises(InvalidMessage, match=says):
         check_batch(batch)
+
+
+@pytest.mark.parametrize(
+    ("many", "says"),
+    [
+        (None, "of type NoneType"),
+        (Message("T", b"x"), "give a list"),
+        ([b"x"], "is no message"),
+        ([Message("T", None)], "body is of type NoneType"),  # type: ignore[arg-type]
+        ([Message("T", b"x", keys=[7])], "keys are no str"),  # type: ignore[list-item]
+        ([Message("T", b"x", properties={"a": 1})], "property 'a'"),  # type: ignore[dict-item]
+    ],
+)
+def test_what_is_no_list_of_messages_is_not_split(many: Any, says: str) -> None:
+    with pytest.raises(InvalidUse, match=says):
+        list(split(many))
+
+
+def test_a_batch_has_at_least_a_byte() -> None:
+    for wrong in (0, "1", None):
+        with pytest.raises(InvalidUse, match="max_bytes is of type"):
+            list(split([Message("T", b"x")], wrong))  # type: ignore[arg-type]
