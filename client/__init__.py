@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rocketlet.client.compression import CannotInflate as CannotInflate
     from rocketlet.client.config import ConsumeFrom as ConsumeFrom
     from rocketlet.client.config import MessageModel as MessageModel
     from rocketlet.client.config import ProducerConfig as ProducerConfig
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from rocketlet.client.errors import EngineFailed as EngineFailed
     from rocketlet.client.errors import InvalidMessage as InvalidMessage
     from rocketlet.client.errors import InvalidUse as InvalidUse
+    from rocketlet.client.errors import ListenerFailed as ListenerFailed
     from rocketlet.client.errors import NoRoute as NoRoute
     from rocketlet.client.errors import Refused as Refused
     from rocketlet.client.errors import RequestTimedOut as RequestTimedOut
@@ -81,13 +83,14 @@ if __name__ == "client":
     __path__ = []
 
 _HOMES = {
+    "client.compression": "CannotInflate",
     "client.config": "ConsumeFrom MessageModel ProducerConfig PullConfig PushConfig SimpleConfig",
     "client.consuming.consume_results": "ConsumeContext ConsumeStatus Later",
     "client.consuming.idempotence": "MemoryKeys SqliteKeys once",
     "client.consuming.received_messages": "MessageBatch",
     "client.consuming.selector": "Sql",
-    "client.errors": "BadAnswer ClientClosed ClientError EngineFailed InvalidMessage InvalidUse NoRoute Refused "
-    "RequestTimedOut SendFailed TimedOut TooManyInFlight Unreachable",
+    "client.errors": "BadAnswer ClientClosed ClientError EngineFailed InvalidMessage InvalidUse ListenerFailed "
+    "NoRoute Refused RequestTimedOut SendFailed TimedOut TooManyInFlight Unreachable",
     "client.facades.lite_pull_consumers": "AsyncLitePullConsumer LitePullConsumer",
     "client.facades.pending_send": "PendingSend",
     "client.facades.producers": "AsyncProducer AsyncTransactionProducer Producer TransactionProducer",

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 
@@ -26,6 +28,15 @@ def test_all_names_can_be_imported_at_once() -> None:
     names: dict[str, object] = {}
     exec("from rocketlet import *", names)
     assert set(names) - {"__builtins__"} == {"open_store", *client.__all__}
+
+
+def test_every_error_of_the_client_can_be_imported_from_it() -> None:
+    for name in (module.name for module in pkgutil.walk_packages(client.__path__, "rocketlet.client.")):
+        importlib.import_module(name)
+    kinds = [client.ClientError]
+    for kind in kinds:
+        kinds += [one for one in kind.__subclasses__() if one.__module__.startswith("rocketlet.client.")]
+    assert {kind.__name__ for kind in kinds} <= set(client.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
