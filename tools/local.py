@@ -128,6 +128,8 @@ class LocalStack:
     async def start(self, name: str) -> str:
         """Restart a killed broker with its data. Returns its address, which may have changed."""
         member = self._member(name)
+        if not member.killed and not member.over.is_set():
+            raise RuntimeError(f"{name} runs; kill it first")
         await member.over.wait()
         return await self._start_member(member)
 

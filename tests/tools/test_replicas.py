@@ -73,6 +73,11 @@ def test_an_unknown_broker_is_named(rocketmq: ThreadStack) -> None:
         rocketmq.restart("broker-z")
 
 
+def test_a_broker_that_runs_is_not_started_again(rocketmq: ThreadStack) -> None:
+    with pytest.raises(RuntimeError, match="broker-a runs; kill it first"):
+        rocketmq.restart("broker-a")
+
+
 def test_a_shared_broker_is_not_to_be_broken(rocketmq_session: ThreadStack) -> None:
     with pytest.raises(RuntimeError, match="use the fixture rocketmq or rocketmq_cluster"):
         rocketmq_session.kill("broker-a")
