@@ -276,6 +276,18 @@ def test_progress_of_one_group_and_of_all(admin: Admin, rocketmq_session: Thread
     ).items()
 
 
+def test_a_group_whose_retry_topic_cannot_exist_stops_no_table(admin: Admin, rocketmq_session: ThreadStack) -> None:
+    group = "g" * 250
+    sent(rocketmq_session, "admin-long", 5)
+    consumed(rocketmq_session, group, "admin-long", 2)
+    assert lag_of(admin, group, "admin-long") == 3
+    assert [row["diff"] for row in admin("consumerProgress", "--json").rows if row["group"] == group] == [3]
+    troubles = admin("startMonitoring", "--once", "--messages", 2, "--json").rows
+    assert group in [one["group"] for one in troubles]
+    assert admin("deleteSubGroup", "-c", "DefaultCluster", "-g", group, "-r", "true").code == 0
+    assert group not in [row["group"] for row in admin("consumerProgress", "--json").rows]
+
+
 def lag_of(admin: Admin, group: str, topic: str) -> int:
     rows = admin("consumerProgress", "-g", group, "--json").rows
     return sum(row["diff"] for row in rows if row["topic"] == topic)

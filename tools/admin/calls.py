@@ -21,7 +21,7 @@ from rocketlet.client.config import DEFAULT_NAMESRV, NAMESRV_VARIABLE, name_serv
 from rocketlet.client.talking.broker_calls import BrokerCalls
 from rocketlet.client.talking.namesrv_calls import NamesrvCalls
 from rocketlet.common.errors import RocketletError
-from rocketlet.common.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_group
+from rocketlet.common.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_topic_name, retry_topic
 from rocketlet.remoting.command import Command, Language, request
 from rocketlet.remoting.config import PoolConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
@@ -256,10 +256,14 @@ class Admin:
     async def masters_of_group(self, group: str) -> dict[str, str]:
         """Broker name -> address of each master that may serve a group: those of its retry topic.
 
-        A broadcasting group has no retry topic, and a new one does not have it yet: then all masters.
+        A broadcasting group has no retry topic, and a new one does not have it yet, nor one whose name is so long that
+        its retry topic's is illegal: then all masters.
         """
+        topic = retry_topic(group)
+        if not is_topic_name(topic):
+            return await self.masters()
         try:
-            return await self.masters_of(RETRY_PREFIX + group)
+            return await self.masters_of(topic)
         except NoSuchTopic:
             return await self.masters()
 

@@ -14,7 +14,7 @@ import click
 from msgspec import UNSET
 
 from rocketlet.common.message import MessageQueue
-from rocketlet.common.topic import InvalidName, check_group_name, dlq_topic, retry_topic
+from rocketlet.common.topic import InvalidName, check_group_name, dlq_topic, is_topic_name, retry_topic
 from rocketlet.remoting.command import version_name
 from rocketlet.remoting.protocol.configuration import (
     DeleteSubscriptionGroupHeader,
@@ -118,8 +118,8 @@ async def delete_sub_group(calls: Admin, broker: str | None, cluster: str | None
         place = f"in cluster [{cluster}] " if cluster else ""
         lines.append(f"delete subscription group [{group}] from broker [{address}] {place}success.")
     if cluster:
-        lines += await deleted(calls, cluster, retry_topic(group))
-        lines += await deleted(calls, cluster, dlq_topic(group))
+        for topic in filter(is_topic_name, (retry_topic(group), dlq_topic(group))):  # of a long group, neither exists
+            lines += await deleted(calls, cluster, topic)
     return Said(lines, {"group": group})
 
 
