@@ -93,6 +93,7 @@ class LitePullEngine(QueueHolder):
             process_queue = self.held.pop(queue)
             process_queue.drop()
             await self.on_given_up(process_queue)
+        self._pull_anew(list(self._loops))
         for queue in assigned:
             if queue not in self.held:
                 self._assign_at(queue, await self.rebalance.start_offset(queue))

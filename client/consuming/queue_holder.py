@@ -67,7 +67,11 @@ class QueueHolder(GroupMember, Puller):
         wire = self.wire_topic(topic)
         self.subscriptions[wire] = self.subscription(wire, selection)
         if self._running:
-            self.session.start_task(self._subscribed, wire)
+            # A pull that the broker holds goes on past all that its old selection does not match.
+            pulled = [process_queue for process_queue in self._loops if process_queue.queue.topic == wire]
+            for process_queue in pulled:
+                self._loops[process_queue].scope.cancel()
+            self.session.start_task(self._subscribed, wire, pulled)
 
     def unsubscribe(self, topic: str) -> None:
         """Unsubscribe; its queues are released."""
@@ -76,9 +80,11 @@ class QueueHolder(GroupMember, Puller):
             self.session.start_task(self.session.heartbeat)
             self.rebalance.wake()
 
-    async def _subscribed(self, topic: str) -> None:
-        await self.session.try_to_refresh(topic)
+    async def _subscribed(self, topic: str, pulled: list[ProcessQueue]) -> None:
+        if not pulled:
+            await self.session.try_to_refresh(topic)
         await self.session.heartbeat()
+        self._pull_anew(pulled)
         self.rebalance.wake()
 
     def filter_of(self, topic: str) -> Subscription | None:
@@ -104,8 +110,18 @@ class QueueHolder(GroupMember, Puller):
 
     def on_taken(self, process_queue: ProcessQueue) -> None:
         """Start pulling a queue."""
+        self._start_pulling(process_queue)
+
+    def _start_pulling(self, process_queue: ProcessQueue) -> None:
         loop = self._loops[process_queue] = PullLoop(process_queue, self)
         self.session.start_task(loop.run)
+
+    def _pull_anew(self, process_queues: list[ProcessQueue]) -> None:
+        """Pull these from where they are, if they are still held, with what is selected now."""
+        for process_queue in process_queues:
+            if process_queue in self._loops:
+                self.stop_pulling(process_queue)
+                self._start_pulling(process_queue)
 
     def stop_pulling(self, process_queue: ProcessQueue) -> None:
         """Stop the pulls of a queue; an answer that the broker still holds is dropped."""

@@ -579,6 +579,30 @@ async def test_an_offset_reset_by_an_administrator_takes_effect(autojump_clock: 
     assert len(got) == 16
 
 
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_a_changed_subscription_misses_nothing_that_is_sent_after_it(
+    autojump_clock: trio.testing.MockClock, orderly: bool
+) -> None:
+    got: list[bytes] = []
+
+    async def listener(message: ReceivedMessage) -> None:
+        got.append(message.body)
+
+    async with memory_cluster() as cluster:
+        given: Any = {"namesrv": cluster.namesrv, "world": cluster.world()}
+        async with (
+            AsyncProducer("p", **given) as producer,
+            AsyncPushConsumer("g", listener, topics={"T": "b"}, orderly=orderly, **given) as consumer,
+        ):
+            await producer.send(Message("T", b"0", tags="b"))
+            await trio.sleep(30)  # the broker holds the pulls
+            for number, selection in enumerate(("a", "*", "c || a"), 1):
+                consumer.subscribe("T", selection)
+                await producer.send(Message("T", b"%d" % number, tags="a"))
+                await trio.sleep(3)
+    assert got == [b"0", b"1", b"2", b"3"]
+
+
 async def test_a_queue_locked_by_another_member_blocks_nothing(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted_brokers("a", queues=2) as script:
         script.topics = {"T"}

@@ -183,6 +183,24 @@ async def test_a_filter_goes_with_the_subscription(autojump_clock: trio.testing.
         assert consumer.assignment() == set()
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+async def test_nothing_is_skipped_by_a_pull_that_waits_with_an_older_filter(
+    autojump_clock: trio.testing.MockClock, by_hand: bool
+) -> None:
+    async with filled(2) as (cluster, producer), lite(cluster) as consumer:
+
+        async def select(selection: str) -> None:
+            await (consumer.assign([QUEUE], selection) if by_hand else consumer.subscribe("T", selection))
+
+        await select("b")
+        assert numbers(await consumer.poll()) == [1]
+        assert await consumer.poll(1) == []  # the broker holds the next pull
+        await select("*")
+        for number in (2, 3, 4):
+            await producer.send(Message("T", b"%d" % number, tags="a"))
+            assert numbers(await consumer.poll()) == [number]
+
+
 async def test_pulling_ahead_is_limited(autojump_clock: trio.testing.MockClock) -> None:
     async with (
         filled(40) as (cluster, _),
