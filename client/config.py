@@ -297,6 +297,6 @@ def name_servers(namesrv: str | tuple[str, ...]) -> tuple[str, ...]:
         raise InvalidUse("no name server is given", advice="pass namesrv='host:9876' or set NAMESRV_ADDR")
     for address in addresses:
         host, colon, port = address.rpartition(":")
-        if not colon or not host or not port.isdigit():
+        if not colon or not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) <= 65535:
             raise InvalidUse(f"the name server {address!r} is no host:port", advice="several are joined by ';'")
     return addresses

@@ -45,7 +45,7 @@ class DirectLine:
     """One connection, used by one thread at a time."""
 
     def __init__(self, address: str, frame_limit: int) -> None:
-        """Raises OSError."""
+        """Raises OSError, and ValueError for what is no address."""
         self.address = address
         self._socket = socket.create_connection(split_address(address), _MAX_CONNECT)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -180,7 +180,7 @@ class DirectPath:
             line.close()
         try:
             line = lines[address] = DirectLine(address, self._config.max_frame)
-        except OSError:
+        except (OSError, ValueError):  # the latter for what is no address, as a route may have it: the engine tells it
             return None
         return line
 

@@ -28,7 +28,7 @@ def local_address(remote: str) -> str:
         with socket.socket(family, kind, protocol) as probe:
             probe.connect(address)
             return str(probe.getsockname()[0])
-    except OSError:
+    except (OSError, UnicodeError):  # the latter for a name that no name can be, such as a..b
         return LOOPBACK
 
 

@@ -6,10 +6,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from rocketlet.client.sending.direct_line import DirectLine
+from rocketlet.client.config import ProducerConfig
+from rocketlet.client.sending.direct_line import DirectLine, DirectPath
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.errors import CallTimeout, ConnectionLost
 from rocketlet.remoting.frame_codec import FrameDecoder, encode
@@ -100,3 +102,9 @@ def test_a_line_closed_meanwhile_is_noticed() -> None:
         assert closed.wait(10)
         assert not line.is_alive()
         line.close()
+
+
+@pytest.mark.parametrize("address", ["", "null", "127.0.0.1:99999", "a..b:10911", "x" * 64 + ":10911"])
+def test_what_is_no_address_is_left_to_the_engine(address: str) -> None:
+    unused: Any = None
+    assert DirectPath(unused, ProducerConfig(), unused, unused)._line({}, address) is None
