@@ -121,9 +121,12 @@ def check_queue(queue: MessageQueue) -> None:
     """Raises InvalidUse for anything but a queue."""
     if not isinstance(queue, MessageQueue):
         raise InvalidUse(f"the queue is {_shown(queue)}", advice="give a MessageQueue, one of those of queues(topic)")
-    check_name(queue.topic)  # its fields are as the user made them
-    check_text("queue's broker_name", queue.broker_name)
-    check_whole("the queue's queue_id", queue.queue_id, -1, (1 << 31) - 1)
+    # Its fields are as the user made them. A send to a queue comes here, so whole checks are made only where they fail.
+    (_check_name_once if type(queue.topic) is str else check_name)(queue.topic)
+    if type(queue.broker_name) is not str:
+        check_text("queue's broker_name", queue.broker_name)
+    if type(queue.queue_id) is not int or not -1 <= queue.queue_id < 1 << 31:
+        check_whole("the queue's queue_id", queue.queue_id, -1, (1 << 31) - 1)
 
 
 def checked_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
@@ -144,6 +147,9 @@ def check_name(topic: str) -> None:
         topics.check_topic_name(topic)
     except topics.InvalidName as error:
         raise InvalidUse(str(error)) from None
+
+
+_check_name_once = lru_cache(10_000)(check_name)  # of legal names: one look-up instead of a pattern
 
 
 def check_text(name: str, text: str) -> None:
