@@ -93,6 +93,9 @@ def run(command: click.Command, program: str, arguments: list[str] | None = None
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return 0  # the reader, such as `head`, has closed the pipe
+    except UnicodeEncodeError as error:  # a word of the command line in another encoding, which no server can be sent
+        click.echo(f"{program}: {error.object!r} is no valid text: {error.reason}", err=True)
+        return EXIT_FAILED
     except (RocketletError, OSError) as error:
         click.echo(f"{program}: {error}", err=True)
         return EXIT_FAILED

@@ -176,6 +176,8 @@ def test_help_has_every_command_and_so_has_each_command(admin: Admin) -> None:
         (["consumeMessage", "-t", "TBW102", "-i", "0"], EXIT_USAGE, "needs -b"),
         (["sendMessage", "-t", "TBW102", "-p", "x", "-i", "0"], EXIT_USAGE, "needs -b"),
         (["topicList", "-n", "127.0.0.1:1"], EXIT_FAILED, "127.0.0.1:1"),
+        (["addWritePerm", "-b", "\udc80"], EXIT_FAILED, "no valid text"),
+        (["deleteKvConfig", "-s", "n", "-k", "\udc80"], EXIT_FAILED, "no valid text"),
     ],
 )
 def test_an_error_is_one_line_and_an_exit_code(admin: Admin, arguments: list[str], code: int, says: str) -> None:
