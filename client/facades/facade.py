@@ -98,6 +98,8 @@ class Facade(Generic[EngineT, ConfigT]):
     _role = "consumer"
     _config_type: type[ConfigT]
     _hosting: str
+    _may_be_called_back = False
+    """Whether it calls the user before its start is over; what the user then calls is served."""
 
     def __init__(
         self,
@@ -121,10 +123,15 @@ class Facade(Generic[EngineT, ConfigT]):
     async def _open(self, bridge: Bridge) -> None:
         try:
             engine = self._make_engine(bridge, self._world or World())
+            if self._may_be_called_back:
+                self._now = bridge, engine
             await bridge.start(engine.run)
         except BaseException:
+            self._now = None
             await bridge.release()
             raise
+        if self._may_be_called_back and self._now is None:
+            return  # its listener has closed it
         self._now = bridge, engine
         namesrvs = ";".join(name_servers(self.config.namesrv))
         _open_clients[bridge] = namesrvs, f"{self._role} {self.group!r} made at {self._made_at}"

@@ -34,6 +34,7 @@ from rocketlet.remoting.handler import Reply
 from rocketlet.remoting.protocol.membership import ConsumerListBody, HeartbeatData, LockBatchAnswerBody
 from rocketlet.remoting.protocol.queue import WireQueue
 from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.tools.virtual_cluster import virtual_cluster
 from tests.support.builders import record
 from tests.support.memory_cluster import memory_cluster
 from tests.support.scripted_broker import CUT, DROP, Script, pull_reply, scripted_brokers
@@ -577,6 +578,36 @@ async def test_an_offset_reset_by_an_administrator_takes_effect(autojump_clock: 
             assert answer.code == 0
             await trio.sleep(20)
     assert len(got) == 16
+
+
+async def test_a_listener_may_call_its_consumer_before_the_start_is_over(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    got: list[bytes] = []
+
+    async def listener(message: ReceivedMessage) -> None:
+        consumer.suspend()
+        consumer.subscribe("V", "*")
+        await consumer.lag()
+        consumer.resume()
+        got.append(message.body)
+
+    async with virtual_cluster() as cluster:
+        slow = cluster.faults.on(
+            RequestCode.QUERY_CONSUMER_OFFSET, delay=2, when=lambda request: request.ext["topic"] == "U"
+        )
+        given: Any = {"namesrv": cluster.namesrv, "world": cluster.world()}
+        async with AsyncProducer("p", **given) as producer:
+            for topic in ("T", "U", "V"):
+                await producer.send(Message(topic, topic.encode()))
+            consumer = AsyncPushConsumer(
+                "g", listener, topics={"T": "*", "U": "*"}, consume_from=ConsumeFrom.FIRST_OFFSET, **given
+            )
+            async with consumer:
+                assert b"T" in got
+                await trio.sleep(5)
+    assert slow.met == 1
+    assert sorted(got) == [b"T", b"U", b"V"]
 
 
 @pytest.mark.parametrize("orderly", [False, True])
