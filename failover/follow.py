@@ -270,7 +270,7 @@ class EpochFollower:
                 data = await stream.receive_some(_READ_SIZE)
                 if not data:
                     raise StreamBroken(f"leader {leader.leader} closed the connection")
-        raise StreamBroken(f"leader {leader.leader} was timeout for {parts.silence_seconds:g} s")
+        raise StreamBroken(f"leader {leader.leader} was silent for {parts.silence_seconds:g} s")
 
 
 class _Reports:
