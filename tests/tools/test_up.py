@@ -99,13 +99,18 @@ def test_the_greeting_for_people(tmp_path: Path) -> None:
     assert "It listens on this host only; --listen 0.0.0.0" in said
 
 
+def brokers_of(producer: Producer, topic: str) -> set[str]:
+    """The brokers that take the sends to a new topic."""
+    return {producer.send(Message(topic, b"%d" % number)).queue.broker_name for number in range(16)}
+
+
 def test_brokers_in_processes_of_their_own_serve_one_cluster_and_end_together(tmp_path: Path) -> None:
     with up(*FREE_PORTS, "--brokers", "2", "--processes", "--json", directory=tmp_path) as process:
         told = ready(process)
         assert set(told["brokers"]) == {"broker-a", "broker-b"}
+        # On a busy machine the second one may register only after the first topics were made.
         with Producer("up", namesrv=told["namesrv"]) as producer:
-            used = {producer.send(Message("up", b"%d" % number)).queue.broker_name for number in range(16)}
-        assert used == {"broker-a", "broker-b"}
+            assert any(brokers_of(producer, f"up-{attempt}") == {"broker-a", "broker-b"} for attempt in range(100))
         if Path("/proc/self/task").exists():
             assert len(children_of(process.pid)) == 2
         process.terminate()
