@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from rocketlet.broker.consumer_groups import EXPIRY_MS, MAX_NAMED, ConsumerGroups, Consuming, Member
 from rocketlet.broker.producer_groups import ProducerGroups
 from rocketlet.common.subscription import SQL92, Subscription, parse_tags
+from tests.support.compared import Compared
 from tests.support.properties import examples
 
 
@@ -106,14 +107,6 @@ class TestConsumers:
         assert (group.connections, group.kinds.total()) == ({"b": 1}, 1)
 
     def test_asking_for_a_member_costs_the_same_in_a_large_group(self) -> None:
-        class Compared(str):
-            count = 0
-            __hash__ = str.__hash__
-
-            def __eq__(self, other: object) -> bool:
-                Compared.count += 1
-                return str.__eq__(self, other)
-
         groups = ConsumerGroups()
         for number in range(100):
             groups.register(member(number, Compared(f"c{number}")), consuming("g", tags("t")))

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rocketlet.broker.queue_locks import LIFETIME_MS, TRUSTED_MS, QueueLocks
+from tests.support.compared import Compared
 
 CLIENTS = st.sampled_from(["a", "b", "c"])
 QUEUES = st.lists(st.integers(0, 4), max_size=5)
@@ -39,17 +40,6 @@ def test_a_client_that_left_a_group_holds_no_locks() -> None:
     locks.client_left("nobody knows it", "a")
     assert locks.lock("g", "c", [0, 1, 2], 1) == [0, 1]
     assert locks.holder("h", 0, 1) == "a"
-
-
-class Compared(str):
-    """A client id that counts how often it is compared."""
-
-    count = 0
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        Compared.count += 1
-        return str.__eq__(self, other)
 
 
 def test_a_client_that_leaves_costs_its_own_locks_only() -> None:
