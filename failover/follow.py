@@ -24,7 +24,7 @@ from rocketlet.failover.epochs import common_end
 from rocketlet.failover.intake import Intake
 from rocketlet.failover.log_feed import BEAT_SECONDS
 from rocketlet.failover.own_state import OwnState, OwnStateFile
-from rocketlet.failover.replica_port import GREETING_SECONDS, GroupName
+from rocketlet.failover.replica_port import GREETING_SECONDS, PATIENCE_STEP, GroupName
 from rocketlet.failover.stream_codec import (
     REPORT,
     Hello,
@@ -153,7 +153,6 @@ class EpochFollower:
             reports = _Reports(stream, store, intake)
             try:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(intake.run)
                     nursery.start_soon(reports.run)
                     await self._receive(stream, leader, rest, intake, reports)
             except BaseExceptionGroup as group:
@@ -243,10 +242,12 @@ class EpochFollower:
         log.info("follows leader %s of epoch %d from log offset %d on", leader.leader, leader.epoch, store.log.end)
         self.note_trouble("")
         self._note_leader(leader.leader, Master(leader.replica_address, leader.address))
+        least_seconds = parts.silence_seconds - PATIENCE_STEP
         with trio.move_on_after(parts.silence_seconds) as timeout:
             while True:
                 self.heard_at = trio.current_time()
-                timeout.deadline = self.heard_at + parts.silence_seconds
+                if timeout.deadline < self.heard_at + least_seconds:
+                    timeout.deadline = self.heard_at + parts.silence_seconds
                 confirmed = 0
                 end_before = replica.end
                 for offset, confirmed, piece in reader.feed(data):  # noqa: B007 - the last one counts

@@ -19,7 +19,7 @@ from rocketlet.store.message_store import MessageStore
 from rocketlet.store.replica import Replica
 
 _MAX_UNFILED = 1 << 20  # takes 2 ms to file
-_BATCH_SECONDS = 0.01  # between two filings; nothing waits for more than twice that
+_BATCH_SECONDS = 0.03  # between two filings, while bytes keep coming
 
 
 class Intake:
@@ -32,11 +32,12 @@ class Intake:
         self._is_batching = not store.config.is_sync_flush
         self._confirmed = 0
         self._filed_at = 0.0
-        self._unfiled = trio.lowlevel.ParkingLot()
+        self._has_written = False  # in this turn
 
     def write(self, piece: memoryview) -> None:
         """Write bytes at the end of the log. Raises DiskFull, NoRecord."""
         while piece:
+            self._has_written = True
             part = piece[: self._replica.room_in_file()]
             self._replica.write(part)
             piece = piece[len(part) :]
@@ -48,14 +49,18 @@ class Intake:
 
     def confirm(self, end: int) -> None:
         """Call it after the writes of a turn, with the offset up to which the leader's log is confirmed: file now, or
-        leave it to `run`. Raises DiskFull, NoRecord."""
+        with a later turn. Raises DiskFull, NoRecord.
+
+        There is a later turn: once a leader has no more bytes it tells what is confirmed, and that alone is filed at
+        once. By then it waits for nothing, so filing keeps nobody.
+        """
         self._confirmed = max(self._confirmed, end)
         self._replica.make_room_ahead()
         unfiled = self._replica.end - self._store.log.end
         is_early = trio.current_time() < self._filed_at + _BATCH_SECONDS
-        if unfiled and self._is_batching and is_early and unfiled < _MAX_UNFILED:
-            self._unfiled.unpark_all()
-        else:
+        may_wait = self._is_batching and self._has_written and is_early and unfiled < _MAX_UNFILED
+        self._has_written = False
+        if not may_wait:
             self.file()
 
     def file(self) -> None:
@@ -63,15 +68,3 @@ class Intake:
         self._filed_at = trio.current_time()
         self._replica.file()
         self._store.confirm(min(self._confirmed, self._store.log.end), self._settle)
-
-    async def run(self) -> None:
-        """File what was left to it, until cancelled. Raises DiskFull, NoRecord.
-
-        While bytes keep coming, it is `confirm` that files, after a report: then the leader has work, and nothing that
-        arrives waits for the filing.
-        """
-        while True:
-            await self._unfiled.park()
-            while (remaining := self._filed_at + 2 * _BATCH_SECONDS - trio.current_time()) > 0:
-                await trio.sleep(remaining)
-            self.file()

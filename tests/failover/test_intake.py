@@ -67,17 +67,29 @@ def test_the_end_is_that_of_the_last_whole_record_however_the_bytes_are_cut(lead
 
 async def test_queues_are_filed_together_as_far_as_is_confirmed(leaders_log: Log, autojump_clock: MockClock) -> None:
     data, ends = leaders_log
-    async with follower() as (store, _, intake), trio.open_nursery() as nursery:
-        nursery.start_soon(intake.run)
-        await trio.testing.wait_all_tasks_blocked()
+    async with follower() as (store, _, intake):
         intake.write(memoryview(data)[: ends[2]])
         intake.confirm(ends[1])
         assert (intake.end, store.log.end, store.queue_end("T", 0)) == (ends[2], 0, 0)
-        await trio.sleep(1)
+        intake.confirm(ends[1])  # a turn that brings no bytes: the leader has no more
         assert (store.log.end, store.queue_end("T", 0)) == (ends[2], 2)
         intake.confirm(ends[2])
         assert store.queue_end("T", 0) == 3
-        nursery.cancel_scope.cancel()
+
+
+async def test_while_bytes_keep_coming_they_are_filed_from_time_to_time(
+    leaders_log: Log, autojump_clock: MockClock
+) -> None:
+    data, ends = leaders_log
+    async with follower() as (store, _, intake):
+        filed = set()
+        for begin, end in zip([0, *ends], ends, strict=False):
+            intake.write(memoryview(data)[begin:end])
+            intake.confirm(begin)
+            filed.add(store.log.end)
+            assert intake.end == end
+            await trio.sleep(0.005)
+        assert len(ends) / 10 < len(filed) < len(ends) / 4
 
 
 async def test_with_sync_flush_nothing_gathers(leaders_log: Log) -> None:
