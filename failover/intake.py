@@ -18,8 +18,8 @@ import trio
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.replica import Replica
 
-_MAX_UNFILED = 1 << 20  # takes 2 ms to file
-_BATCH_SECONDS = 0.03  # between two filings, while bytes keep coming
+_MAX_UNFILED = 2048  # records: takes 3 ms to file, 15 where no two are alike
+_BATCH_SECONDS = 0.06  # between two filings, while bytes keep coming
 
 
 class Intake:
@@ -56,9 +56,8 @@ class Intake:
         """
         self._confirmed = max(self._confirmed, end)
         self._replica.make_room_ahead()
-        unfiled = self._replica.end - self._store.log.end
         is_early = trio.current_time() < self._filed_at + _BATCH_SECONDS
-        may_wait = self._is_batching and self._has_written and is_early and unfiled < _MAX_UNFILED
+        may_wait = self._is_batching and self._has_written and is_early and self._replica.unfiled < _MAX_UNFILED
         self._has_written = False
         if not may_wait:
             self.file()

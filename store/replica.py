@@ -80,6 +80,11 @@ class Replica:
         self._log.open_at(0)
         self._go_on_at(0)
 
+    @property
+    def unfiled(self) -> int:
+        """How many whole records wait for `file`."""
+        return len(self._unfiled)
+
     def room_in_file(self) -> int:
         """How many bytes the file that `end` lies in still takes: nothing that is appended may cross its end."""
         return self._log.file_size - self.end % self._log.file_size

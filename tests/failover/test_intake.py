@@ -88,8 +88,22 @@ async def test_while_bytes_keep_coming_they_are_filed_from_time_to_time(
             intake.confirm(begin)
             filed.add(store.log.end)
             assert intake.end == end
-            await trio.sleep(0.005)
+            await trio.sleep(0.01)
         assert len(ends) / 10 < len(filed) < len(ends) / 4
+
+
+async def test_no_more_records_wait_than_are_filed_quickly(
+    leaders_log: Log, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rocketlet.failover.intake._MAX_UNFILED", 10)
+    data, ends = leaders_log
+    async with follower() as (store, _, intake):
+        filed = set()
+        for begin, end in zip([0, *ends], ends, strict=False):
+            intake.write(memoryview(data)[begin:end])
+            intake.confirm(begin)
+            filed.add(store.log.end)
+        assert len(filed) >= len(ends) // 10
 
 
 async def test_with_sync_flush_nothing_gathers(leaders_log: Log) -> None:
