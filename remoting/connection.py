@@ -127,6 +127,8 @@ class Connection:
         # Why it ended, if not in order. The error itself would keep the frames of its traceback, and with them
         # requests, which refer to this connection and are none of the garbage collector's: all would stay for good.
         self.failure = ""
+        self.unheard = ""
+        """What may be the reason if it ends before anything has arrived."""
         self.header_type = header_type or HeaderType.JSON
         self._learns_header_type = header_type is None
         self.attributes: dict[str, Any] = {}
@@ -224,9 +226,8 @@ class Connection:
             return
         self.closed = True
         self._turn.release(self)
-        error = ConnectionLost(
-            f"the connection to {self.peer} was lost" + (f": {self.failure}" if self.failure else "")
-        )
+        reasons = [reason for reason in (self.failure, self.unheard) if reason]
+        error = ConnectionLost(": ".join([f"the connection to {self.peer} was lost", *reasons]))
         calls, self._calls = self._calls, {}
         for waiting in calls.values():
             if isinstance(waiting, trio.lowlevel.Task):
@@ -271,6 +272,7 @@ class Connection:
                 if not chunk:
                     break
                 self.received_at = trio.current_time()
+                self.unheard = ""
         except FrameError as error:
             self.failure = str(error)
             if self._limits.peers.may_log(self.host, trio.current_time()):

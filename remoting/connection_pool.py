@@ -182,6 +182,7 @@ class ConnectionPool:
         connection = Connection(
             stream, self._dispatch, self._limits, next(self._numbers), self._hooks, header_type=header_type
         )
+        connection.unheard = "" if self._tls else "it answered nothing, as a server does that takes only TLS"
         if self._nursery is None:
             connection.close()
             await stream.aclose()

@@ -150,8 +150,8 @@ def in_pieces(data: bytes | memoryview, *, compressed: bool, bare: bool = False)
 
 
 def _json_pieces(data: bytes, bare: bool) -> Iterator[RegisterBrokerBody]:
-    # Each topic is an object, in 5.x with another one in it. A million numbers in their place took half a second.
-    _check_count(data.count(b"{") // 2)
+    # Each topic is an object, in 5.x with another one in it. 400,000 times `{}` in their place took 0.1 s.
+    _check_count(max(data.count(b"{") - data.count(b'"attributes"') - _OBJECTS_AROUND, 0))
     try:
         check = _check_bare_objects if bare else _check_objects
         check(data)
@@ -263,6 +263,7 @@ class _BodyOfObjects(msgspec.Struct):
     topicConfigSerializeWrapper: _TableOfObjects = field(default_factory=_TableOfObjects)
 
 
+_OBJECTS_AROUND = 4  # the body, the wrapper, its table and its version
 _check_objects = msgspec.json.Decoder(_BodyOfObjects).decode
 _check_bare_objects = msgspec.json.Decoder(_TableOfObjects).decode
 _decode_raw = msgspec.json.Decoder(_RawBody, strict=False).decode

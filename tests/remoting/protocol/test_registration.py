@@ -102,7 +102,7 @@ BEFORE_TOPICS = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topi
         (b"[" + b"{}," * 100_000 + b"1]", "more than 128000 values"),
         (b'{"topicConfigSerializeWrapper":[' + b"1," * 200_000 + b"1]}", "more than 128000 values"),
         (BEFORE_TOPICS + b",".join(b'"%d":0' % n for n in range(200_000)) + b"}}}", "more than 128000 values"),
-        (BEFORE_TOPICS + b",".join(b'"%d":{}' % n for n in range(401_000)) + b"}}}", "at most 200000"),
+        (BEFORE_TOPICS + b",".join(b'"%d":{}' % n for n in range(201_000)) + b"}}}", "at most 200000"),
         (BEFORE_TOPICS + b'"U":{"attributes":{"a":"' + b"x" * 300_000 + b'"}}}}}', "at most 16384"),
         (b'{"filterServerList":[' + b'"",' * 200_000 + b'""]}', "filter servers"),
     ],
