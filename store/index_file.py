@@ -59,8 +59,9 @@ class IndexFile:
         self._make_room(len(items))
         pages, slots = self._pages, self.geometry.slots
         for key_hash, _, _ in items:
-            if not pages[(HEADER_SIZE + key_hash % slots * SLOT_SIZE) // PAGE]:
-                self._make_page(key_hash)
+            page = (HEADER_SIZE + key_hash % slots * SLOT_SIZE) // PAGE
+            if not pages[page]:
+                self._make_page(page)
         count = table.put_many(items)
         table.write_header()
         return count
@@ -74,8 +75,8 @@ class IndexFile:
         pages = (columns.hashes % self.geometry.slots * SLOT_SIZE + HEADER_SIZE) // PAGE
         is_ready = numpy.frombuffer(self._pages, numpy.uint8)[pages]
         if not is_ready.all():
-            for key_hash in columns.hashes[is_ready == 0].tolist():
-                self._make_page(key_hash)
+            for page in numpy.unique(pages[is_ready == 0]).tolist():
+                self._make_page(page)
         count = table.put_columns(columns)
         table.write_header()
         return count
@@ -205,8 +206,7 @@ class IndexFile:
             table.write_header()
         return 1
 
-    def _make_page(self, key_hash: int) -> None:
-        page = (HEADER_SIZE + key_hash % self.geometry.slots * SLOT_SIZE) // PAGE
+    def _make_page(self, page: int) -> None:
         for number in (0, page):
             if not self._pages[number]:
                 self.file.region.reserve(number * PAGE, (number + 1) * PAGE)
