@@ -77,33 +77,34 @@ async def test_queues_are_filed_together_as_far_as_is_confirmed(leaders_log: Log
         assert store.queue_end("T", 0) == 3
 
 
+async def record_by_record(log: Log, store: MessageStore, intake: Intake, pause: float) -> set[int]:
+    """Hand over each record in a turn of its own; returns up to where they were filed after each."""
+    data, ends = log
+    filed = set()
+    for begin, end in zip([0, *ends], ends, strict=False):
+        intake.write(memoryview(data)[begin:end])
+        intake.confirm(begin)
+        filed.add(store.log.end)
+        assert intake.end == end
+        await trio.sleep(pause)
+    return filed
+
+
 async def test_while_bytes_keep_coming_they_are_filed_from_time_to_time(
     leaders_log: Log, autojump_clock: MockClock
 ) -> None:
-    data, ends = leaders_log
     async with follower() as (store, _, intake):
-        filed = set()
-        for begin, end in zip([0, *ends], ends, strict=False):
-            intake.write(memoryview(data)[begin:end])
-            intake.confirm(begin)
-            filed.add(store.log.end)
-            assert intake.end == end
-            await trio.sleep(0.01)
-        assert len(ends) / 10 < len(filed) < len(ends) / 4
+        filed = await record_by_record(leaders_log, store, intake, 0.01)
+        assert len(leaders_log[1]) / 10 < len(filed) < len(leaders_log[1]) / 4
 
 
 async def test_no_more_records_wait_than_are_filed_quickly(
     leaders_log: Log, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rocketlet.failover.intake._MAX_UNFILED", 10)
-    data, ends = leaders_log
     async with follower() as (store, _, intake):
-        filed = set()
-        for begin, end in zip([0, *ends], ends, strict=False):
-            intake.write(memoryview(data)[begin:end])
-            intake.confirm(begin)
-            filed.add(store.log.end)
-        assert len(filed) >= len(ends) // 10
+        filed = await record_by_record(leaders_log, store, intake, 0)
+        assert len(filed) >= len(leaders_log[1]) // 10
 
 
 async def test_with_sync_flush_nothing_gathers(leaders_log: Log) -> None:
