@@ -103,10 +103,11 @@ BEFORE_TOPICS = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topi
         (b'{"topicConfigSerializeWrapper":[' + b"1," * 200_000 + b"1]}", "more than 128000 values"),
         (BEFORE_TOPICS + b",".join(b'"%d":0' % n for n in range(200_000)) + b"}}}", "more than 128000 values"),
         (BEFORE_TOPICS + b",".join(b'"%d":{}' % n for n in range(201_000)) + b"}}}", "at most 200000"),
+        (BEFORE_TOPICS + b",".join(b'"%d":{},"attributes":{}' % n for n in range(201_000)) + b"}}}", "at most 200000"),
         (BEFORE_TOPICS + b'"U":{"attributes":{"a":"' + b"x" * 300_000 + b'"}}}}}', "at most 16384"),
         (b'{"filterServerList":[' + b'"",' * 200_000 + b'""]}', "filter servers"),
     ],
-    ids=["list", "wrapper", "numbers", "topics", "attributes", "servers"],
+    ids=["list", "wrapper", "numbers", "topics", "topics-and-attributes", "attributes", "servers"],
 )
 def test_millions_of_values_are_refused_before_they_are_kept(
     body: bytes, problem: str, monkeypatch: pytest.MonkeyPatch
