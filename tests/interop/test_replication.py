@@ -135,6 +135,13 @@ class Load:
                 count += 1
                 time.sleep(0.001)
 
+    def wait_for(self, count: int) -> None:
+        """Until so many sends have been acknowledged."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while len(self.acknowledged) < count:
+            assert time.monotonic() < deadline, f"{len(self.acknowledged)} sends were acknowledged"
+            time.sleep(0.1)
+
     @contextlib.contextmanager
     def going(self, threads: int = 3) -> Iterator[None]:
         running = [threading.Thread(target=self.run, args=(n,), daemon=True) for n in range(threads)]
@@ -200,11 +207,11 @@ def test_logs_stay_identical_when_killed_and_resumed_under_load(pairing: str, tm
                     time.sleep(1)
                     master.start()
                     time.sleep(again)
+                load.wait_for(100)
             deadline = time.monotonic() + WAIT_SECONDS
             while not same_log(master.folder, slave.folder):
                 assert time.monotonic() < deadline, "the slave did not catch up"
                 time.sleep(0.5)
-            assert len(load.acknowledged) > 100
             commit_some(namesrv)
             tables_become_equal(master.address, slave.address)
             finds(master.address, load.acknowledged[-1])
