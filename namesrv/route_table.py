@@ -126,9 +126,7 @@ class RouteTable:
 
         Raises TableFull or OlderEpoch, and then nothing was applied.
         """
-        self._check_epoch(registration)
-        topics = (registration.topics or {}) if registration.broker_id == MASTER_ID else {}
-        self._check_room(registration, topics)
+        self.check(registration)
         self._settle_address(registration)
         if registration.epoch:
             current = self._epochs.get(registration.broker_name, 0)
@@ -145,10 +143,19 @@ class RouteTable:
         )
         self._addresses_of.setdefault(registration.connection, set()).add(registration.address)
         if registration.broker_id == MASTER_ID:
-            self._apply_topics(registration.broker_name, topics, registration.version)
+            self._apply_topics(registration.broker_name, registration.topics or {}, registration.version)
         if registration.filter_servers is not None:
             self._set_filters(registration.address, registration.filter_servers)
         return None if registration.broker_id == MASTER_ID else self.master(registration.broker_name)
+
+    def check(self, registration: Registration, *, besides: int = 0) -> int:
+        """How many entries of topics this registration would add. `besides`: those that others will have added.
+
+        Raises TableFull or OlderEpoch, where `register` would; nothing is applied.
+        """
+        self._check_epoch(registration)
+        topics = (registration.topics or {}) if registration.broker_id == MASTER_ID else {}
+        return self._check_room(registration, topics, besides)
 
     def unregister(self, address: str, broker_name: str, broker_id: int) -> bool:
         """A broker unregisters. False, without effect, unless that address holds that name and id."""
@@ -294,7 +301,7 @@ class RouteTable:
         if registration.broker_id == MASTER_ID and 0 < epoch < newest:
             raise OlderEpoch(f"{registration.address} led {name} in epoch {epoch}, and now it is epoch {newest}")
 
-    def _check_room(self, registration: Registration, topics: Mapping[str, QueueData]) -> None:
+    def _check_room(self, registration: Registration, topics: Mapping[str, QueueData], besides: int) -> int:
         address, name = registration.address, registration.broker_name
         filters = registration.filter_servers or ()
         if len(filters) > MAX_FILTER_SERVERS:
@@ -314,10 +321,11 @@ class RouteTable:
                 " (MAX_ADDRESSES_OF_CONNECTION)"
             )
         new = sum(1 for topic in topics if name not in self._topics.get(topic, ()))
-        if new and self._entries + new > MAX_ENTRIES:
+        if new and self._entries + besides + new > MAX_ENTRIES:
             raise TableFull(
-                f"{address} cannot register {new} new topics: the limit is {MAX_ENTRIES} in all (MAX_ENTRIES)"
+                f"{address} cannot register {besides + new} new topics: the limit is {MAX_ENTRIES} in all (MAX_ENTRIES)"
             )
+        return new
 
     def _settle_address(self, registration: Registration) -> None:
         """Make the address the holder of its name and id, and of nothing else."""

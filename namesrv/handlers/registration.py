@@ -2,8 +2,9 @@
 
 103  Body by the sender's version: from 37 (V3_0_11) on RegisterBrokerBody, plain or compressed, below a bare topic
      table. A wrong CRC or an unreadable body is answered with 1 and changes nothing. The answer carries the order
-     configuration, and for a slave the addresses of its master. A large one is read and applied in pieces, between
-     which other requests are served; one of each connection is taken, and one after the other is read.
+     configuration, and for a slave the addresses of its master. A large one is read in pieces, between which other
+     requests are served, and then applied in pieces; one of each connection is taken, and one after the other is read.
+     What the same broker sends meanwhile cannot overtake it: another registration is refused with 2, 104 waits.
 104  Always 0, even if there is nothing to remove.
 322  `changed`, and the version that is stored for the address.
 
@@ -15,7 +16,10 @@ Java: namesrv/processor/DefaultRequestProcessor.java (registerBroker…, unregis
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 import trio
 from msgspec import UNSET
@@ -26,7 +30,7 @@ from rocketlet.namesrv.route_table import OlderEpoch, RouteTable, TableFull
 from rocketlet.namesrv.route_values import DataVersion, Master, QueueData, Registration
 from rocketlet.remoting.command import V3_0_11
 from rocketlet.remoting.errors import BodyError
-from rocketlet.remoting.handler import DEFERRED, Deferred, Handler, HandlerTable, Refused, Reply, Request
+from rocketlet.remoting.handler import DEFERRED, Deferred, Handler, HandlerTable, Later, Refused, Reply, Request
 from rocketlet.remoting.protocol import configuration
 from rocketlet.remoting.protocol.configuration import LONGEST_ENTRY, TopicConfigTable
 from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG, KVTable
@@ -49,7 +53,7 @@ log = logging.getLogger("rocketlet.namesrv.registration")
 # Bodies of large registrations that are being read, or wait for it. To read one takes up to ten times its size.
 MAX_WAITING = 256 << 20
 
-REGISTERING = "registering"  # a connection's attribute: whether a large registration of it is being read
+REGISTERING = "registering"  # a connection's attribute: the broker whose large registration is being read
 
 
 class RegistrationHandlers:
@@ -75,20 +79,23 @@ class RegistrationHandlers:
         """103."""
         header: RegisterBrokerHeader = request.header
         _check(header, request.body)
-        if is_large(request.body, compressed=header.compressed and request.version >= V3_0_11):
-            connection, size = request.connection, len(request.body)
-            if connection.attributes.setdefault(REGISTERING, False):
-                raise Refused(ResponseCode.SYSTEM_BUSY, "the registration before this one is still being read")
+        connection, size = request.connection, len(request.body)
+        in_progress = connection.attributes.get(REGISTERING)
+        is_long = is_large(request.body, compressed=header.compressed and request.version >= V3_0_11)
+        if in_progress is not None and (is_long or in_progress == header.brokerAddr):
+            raise Refused(ResponseCode.SYSTEM_BUSY, "the registration before this one is still being read")
+        if is_long:
             if self._waiting + size > MAX_WAITING:
                 raise Refused(
                     ResponseCode.SYSTEM_BUSY,
                     f"registrations of {self._waiting} bytes are being read; at most {MAX_WAITING} are taken at once",
                 )
-            connection.attributes[REGISTERING] = True
+            connection.attributes[REGISTERING] = header.brokerAddr
             self._waiting += size
             connection.start_task(self._register_large, request, bytes(request.body))
             return DEFERRED
-        return self._answer(self._apply(request, *_topics_and_filters(header, request)))
+        filters, table = _topics_and_filters(header, request)
+        return self._answer(self._apply(header, _registration(header, request, filters, table)))
 
     async def _register_large(self, request: Request, body: bytes) -> None:
         try:
@@ -99,40 +106,43 @@ class RegistrationHandlers:
             request.reply(Reply(code, remark=error.remark if isinstance(error, Refused) else str(error)))
         finally:
             self._waiting -= len(body)
-            request.connection.attributes[REGISTERING] = False
+            del request.connection.attributes[REGISTERING]
 
     async def _read_large(self, request: Request, body: bytes) -> Reply:
         """Raises Refused, BodyError."""
         header: RegisterBrokerHeader = request.header
         bare = request.version < V3_0_11
-        master = None
-        is_registered = False
-        for piece in in_pieces(body, compressed=header.compressed, bare=bare):
-            if is_registered and not self._table.is_held(header.brokerAddr, request.connection):
+        parts: deque[dict[str, QueueData]] = deque()
+        last = RegisterBrokerBody()
+        for last in in_pieces(body, compressed=header.compressed, bare=bare):
+            parts.append(_topics(last.topicConfigSerializeWrapper, header.brokerName))
+            await trio.lowlevel.checkpoint()
+        # Only now that all of it is read and found good, so that what is refused changes nothing.
+        registration = _registration(
+            header, request, None if bare else tuple(last.filterServerList), last.topicConfigSerializeWrapper
+        )
+        new = 0
+        for topics in parts:
+            with _refusing():
+                new += self._table.check(replace(registration, topics=topics), besides=new)
+            await trio.lowlevel.checkpoint()
+        master = self._apply(header, replace(registration, topics=parts.popleft()))
+        while parts:
+            await trio.lowlevel.checkpoint()
+            if not self._table.is_held(header.brokerAddr, request.connection):
                 raise Refused(
                     ResponseCode.SYSTEM_ERROR,
                     f"another connection has registered {header.brokerAddr}, or its name and id, before all topics of"
-                    " this registration were read",
+                    " this registration were applied",
                 )
-            table = piece.topicConfigSerializeWrapper
-            if table.topicConfigTable or table.dataVersion != configuration.DataVersion() or piece.filterServerList:
-                master = self._apply(request, None if bare else tuple(piece.filterServerList), table)
-                is_registered = True
-            await trio.lowlevel.checkpoint()
+            master = self._apply(header, replace(registration, topics=parts.popleft()))
         return self._answer(master)
 
-    def _apply(self, request: Request, filters: tuple[str, ...] | None, table: TopicConfigTable) -> Master | None:
+    def _apply(self, header: RegisterBrokerHeader, registration: Registration) -> Master | None:
         """Raises Refused."""
-        header: RegisterBrokerHeader = request.header
         is_new = header.brokerAddr not in self._table
-        try:
-            master = self._table.register(_registration(header, request, filters, table), self._now())
-        except OlderEpoch as error:
-            log.warning("refused: %s", error)
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        except TableFull as error:
-            log.error("%s", error)
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        with _refusing():
+            master = self._table.register(registration, self._now())
         if is_new:
             log.info("broker %s registered: %s", header.brokerAddr, _described(header))
         return master
@@ -149,9 +159,15 @@ class RegistrationHandlers:
     def unregister(self, request: Request) -> Reply:
         """104."""
         header: UnregisterBrokerHeader = request.header
+        if request.connection.attributes.get(REGISTERING) == header.brokerAddr:
+            raise Later(self._reading_ends)
         if self._table.unregister(header.brokerAddr, header.brokerName, header.brokerId):
             log.info("broker %s unregistered: %s", header.brokerAddr, _described(header))
         return Reply()
+
+    async def _reading_ends(self) -> None:
+        async with self._reading:
+            pass
 
     def query_data_version(self, request: Request) -> Reply:
         """322."""
@@ -164,6 +180,19 @@ class RegistrationHandlers:
             header=QueryDataVersionAnswerHeader(changed),
             body=b"" if known is None else _wire_version(known).to_json(),
         )
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What the table does not take is refused."""
+    try:
+        yield
+    except OlderEpoch as error:
+        log.warning("refused: %s", error)
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+    except TableFull as error:
+        log.error("%s", error)
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
 
 
 def _check(header: RegisterBrokerHeader, body: bytes | memoryview) -> None:

@@ -465,6 +465,46 @@ async def test_a_large_registration_that_another_one_replaces_is_answered(
         assert "another connection has registered" in (answers[0].remark or "")
 
 
+@pytest.mark.parametrize("compressed", [True, False])
+@pytest.mark.parametrize("problem", ["a topic that nobody can read", "a name too long", "too many"])
+async def test_a_large_registration_that_is_refused_changes_nothing(
+    network: MemoryNetwork, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, problem: str, compressed: bool
+) -> None:
+    if problem == "too many":
+        monkeypatch.setattr("rocketlet.namesrv.route_table.MAX_ENTRIES", 5_000)
+    async with running(network) as address, ConnectionPool(network) as one:
+        topics = {f"T{number}": TopicConfig(topicName=f"T{number}") for number in range(5_500)}
+        if problem == "a topic that nobody can read":
+            topics["T"] = TopicConfig(topicName="T T" if compressed else "T", readQueueNums="x")  # type: ignore[arg-type]
+        elif problem == "a name too long":
+            topics["T"] = TopicConfig(topicName="T" * 600)
+        table = RegisterBrokerBody([], TopicConfigTable(DataVersion(1, 5), topics))
+        body = table.to_compressed() if compressed else table.to_json()
+        header = RegisterBrokerHeader(0, "broker-a", "10.0.0.7:10911", "C", "", compressed, body_crc32(body))
+        assert (await one.call(address, request(RequestCode.REGISTER_BROKER, header, body), 30)).code == 1
+        assert await Peer(one, address).route("T0") is None
+        listed = await one.call(address, Command(RequestCode.GET_BROKER_CLUSTER_INFO), 3)
+        assert json.loads(listed.body) == {"brokerAddrTable": {}, "clusterAddrTable": {}}
+
+
+async def test_a_broker_cannot_overtake_its_own_large_registration(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async with running(network) as address, ConnectionPool(network) as one:
+        broker, other = Peer(one, address), Peer(one, address, "broker-b", "10.0.0.8:10911")
+        small = RegisterBrokerHeader(0, "broker-a", "10.0.0.7:10911", "C")
+        leave = UnregisterBrokerHeader(0, "broker-a", "10.0.0.7:10911", "C")
+        large = request(RequestCode.REGISTER_BROKER, *large_registration("10.0.0.7:10911"))
+        (await one.connection(address)).send_oneway(large)
+        refused = await broker.ask(request(RequestCode.REGISTER_BROKER, small))
+        assert (refused.code, "before this one" in (refused.remark or "")) == (2, True)
+        await other.register("U")
+        assert (await broker.ask(request(RequestCode.UNREGISTER_BROKER, leave))).code == 0
+        assert await broker.route("T0") is None
+        assert await broker.route("U") is not None
+        await broker.register("T0")
+
+
 async def test_large_registrations_are_read_one_after_the_other_and_few_may_wait(
     network: MemoryNetwork, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

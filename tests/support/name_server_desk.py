@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rocketlet.common.config_file import load
@@ -30,6 +30,7 @@ class FakeConnection:
 
     local: str = "10.0.0.1:9876"
     peer: str = "10.0.0.2:40000"
+    attributes: dict[str, Any] = field(default_factory=dict)
 
 
 class Desk:
