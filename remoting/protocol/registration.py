@@ -13,6 +13,7 @@ Java: common/protocol/body/RegisterBrokerBody.java, common/protocol/header/names
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -20,6 +21,8 @@ import msgspec
 from msgspec import field
 
 from rocketlet.common.crc import crc32
+from rocketlet.common.fastjson import InvalidJson
+from rocketlet.common.json_members import ROWS, LongObject
 from rocketlet.remoting.errors import BodyError
 from rocketlet.remoting.protocol.body import Body
 from rocketlet.remoting.protocol.configuration import (
@@ -34,10 +37,8 @@ from rocketlet.remoting.protocol.header import UNDECODABLE, Header, Int, Long
 # Of one broker. A topic takes about 40 bytes, and 10 µs to enter the table of a name server.
 MAX_TOPICS = 200_000
 MAX_INFLATED = 64 << 20
-# A registration up to this size is read in one step, in less than 20 ms; a larger one in pieces.
-_WHOLE_JSON = 256 << 10
-_WHOLE_INFLATED = 64 << 10
-_PIECE = 1_000  # topics
+# A registration up to this size is read in one step, in less than 10 ms; a larger one in pieces of it.
+_WHOLE = 64 << 10
 _LONGEST_SERVERS = 64 << 10  # a name server takes a hundred of them
 
 
@@ -134,57 +135,36 @@ def compressed_pieces(
 def is_large(data: bytes | memoryview, *, compressed: bool) -> bool:
     """Whether a registration, or a bare table, should be read in pieces. Raises BodyError."""
     if not compressed:
-        return len(data) > _WHOLE_JSON
+        return len(data) > _WHOLE
     inflate = zlib.decompressobj()
-    _inflate_some(inflate, data, _WHOLE_INFLATED)
+    _inflate_some(inflate, data, _WHOLE)
     return bool(inflate.unconsumed_tail)
 
 
 def in_pieces(data: bytes | memoryview, *, compressed: bool, bare: bool = False) -> Iterator[RegisterBrokerBody]:
-    """A registration as several, each small enough not to delay other tasks; the last has the filter servers. Raises
-    BodyError, for a wrong count of topics before any is read. `bare`: it is a TopicConfigTable.
-
-    Work of more than a few milliseconds is split between pieces, so some of them are empty.
-    """
+    """A registration as several, each small enough not to delay other tasks; the last has the version and the filter
+    servers. Raises BodyError, also after some pieces. `bare`: it is a TopicConfigTable."""
     return _compressed_pieces(data) if compressed and not bare else _json_pieces(bytes(data), bare)
 
 
 def _json_pieces(data: bytes, bare: bool) -> Iterator[RegisterBrokerBody]:
-    # Each topic is an object, in 5.x with another one in it, its attributes. 400,000 times `{}` took 0.1 s, and who
-    # writes "attributes" between them could have more.
-    objects = data.count(b"{")
-    _check_count(max(objects - data.count(b'"attributes"') - _OBJECTS_AROUND, objects // 2))
-    try:
-        check = _check_bare_objects if bare else _check_objects
-        check(data)
-        yield RegisterBrokerBody()  # finding where 80,000 topics begin took 15 ms, and so did this
-        raw = _RawBody(topicConfigSerializeWrapper=_decode_bare(data)) if bare else _decode_raw(data)
-    except UNDECODABLE:
-        if bare:
-            yield RegisterBrokerBody([], TopicConfigTable.from_odd_json(data))
-        else:
-            yield RegisterBrokerBody.from_odd_json(data)  # within its limit
-        return
-    topics = raw.topicConfigSerializeWrapper.topicConfigTable
-    version = raw.topicConfigSerializeWrapper.dataVersion
-    _check_count(len(topics))
-    yield RegisterBrokerBody()
-    piece: dict[str, TopicConfig] = {}
-    size = 0
-    for name, value in topics.items():
-        length = memoryview(value).nbytes
-        if length > LONGEST_ENTRY:
-            raise BodyError(f"a topic of a registration has {length} bytes; at most {LONGEST_ENTRY} are taken")
+    around = data
+    if found := _find_topics(data, 0, _WHOLE):
+        table = LongObject(data, found.end(), _WHOLE)
+        count = 0
         try:
-            piece[name] = _decode_topic(value)
-        except UNDECODABLE as error:
+            for members in table:
+                topics = _decode_topics(members)
+                count += len(topics)
+                _check_count(count)
+                yield RegisterBrokerBody([], TopicConfigTable(topicConfigTable=topics))
+        except (InvalidJson, *UNDECODABLE) as error:
             raise BodyError(f"a topic of a registration cannot be read: {error}") from None
-        size += length
-        if len(piece) >= _PIECE or size > _WHOLE_JSON:
-            yield RegisterBrokerBody([], TopicConfigTable(version, piece))
-            piece, size = {}, 0
-    yield RegisterBrokerBody([], TopicConfigTable(version, piece))
-    yield RegisterBrokerBody(_filter_servers(memoryview(raw.filterServerList)), TopicConfigTable(version, {}))
+        # What is left is read as a whole, with a mark that is not found unless the topics were where they belong.
+        around = data[: found.end() - 1] + b"true" + data[table.at :]
+    if len(around) > _WHOLE:
+        raise BodyError(f"a registration has {len(around)} bytes besides its topics; at most {_WHOLE} are taken")
+    yield _read_without_topics(around, bare)
 
 
 def _compressed_pieces(data: bytes | memoryview) -> Iterator[RegisterBrokerBody]:
@@ -195,13 +175,13 @@ def _compressed_pieces(data: bytes | memoryview) -> Iterator[RegisterBrokerBody]
     while count > 0:
         topics = {}
         size = 0
-        for _ in range(min(count, _PIECE)):
+        for _ in range(min(count, ROWS)):
             line = lines.next_line(LONGEST_ENTRY)
             topic = _topic_of(line)
             topics[topic.topicName] = topic
             count -= 1
             size += len(line)
-            if size > _WHOLE_JSON:
+            if size > _WHOLE:
                 break
         yield RegisterBrokerBody([], TopicConfigTable(version, topics))
     yield RegisterBrokerBody(_filter_servers(lines.next_line(_LONGEST_SERVERS)), TopicConfigTable(version, {}))
@@ -232,7 +212,7 @@ class _Lines:
         while (end := self._at + count) > len(self._raw):
             if self._size >= MAX_INFLATED:
                 raise BodyError(f"a compressed registration inflates to more than {MAX_INFLATED >> 20} MiB")
-            more = _inflate_some(self._inflate, self._left, _WHOLE_INFLATED) if self._left else b""
+            more = _inflate_some(self._inflate, self._left, _WHOLE) if self._left else b""
             if not more:
                 raise BodyError(f"a compressed registration ends inside a piece, at byte {self._size}")
             self._left = self._inflate.unconsumed_tail
@@ -243,34 +223,29 @@ class _Lines:
         return taken
 
 
-class _RawTable(msgspec.Struct):
-    topicConfigTable: dict[str, msgspec.Raw] = field(default_factory=dict)
+class _TableWithoutTopics(Body):
     dataVersion: DataVersion = field(default_factory=DataVersion)
+    topicConfigTable: bool = False  # whether there was one
 
 
-class _RawBody(msgspec.Struct):
-    filterServerList: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"[]"))
-    topicConfigSerializeWrapper: _RawTable = field(default_factory=_RawTable)
+class _BodyWithoutTopics(Body):
+    filterServerList: list[str] = field(default_factory=list)
+    topicConfigSerializeWrapper: _TableWithoutTopics = field(default_factory=_TableWithoutTopics)
 
 
-class _Object(msgspec.Struct, gc=False):
-    """Any object."""
+_find_topics = re.compile(rb'"topicConfigTable"\s*+:\s*+\{').search
+_decode_topics = msgspec.json.Decoder(dict[str, TopicConfig], strict=False).decode
 
 
-class _TableOfObjects(msgspec.Struct):
-    topicConfigTable: dict[str, _Object] = field(default_factory=dict)
-
-
-class _BodyOfObjects(msgspec.Struct):
-    topicConfigSerializeWrapper: _TableOfObjects = field(default_factory=_TableOfObjects)
-
-
-_OBJECTS_AROUND = 4  # the body, the wrapper, its table and its version
-_check_objects = msgspec.json.Decoder(_BodyOfObjects).decode
-_check_bare_objects = msgspec.json.Decoder(_TableOfObjects).decode
-_decode_raw = msgspec.json.Decoder(_RawBody, strict=False).decode
-_decode_bare = msgspec.json.Decoder(_RawTable, strict=False).decode
-_decode_topic = msgspec.json.Decoder(TopicConfig, strict=False).decode
+def _read_without_topics(data: bytes, bare: bool) -> RegisterBrokerBody:
+    if bare:
+        servers, table = [], _TableWithoutTopics.from_json(data)
+    else:
+        body = _BodyWithoutTopics.from_json(data)
+        servers, table = body.filterServerList, body.topicConfigSerializeWrapper
+    if not table.topicConfigTable:
+        raise BodyError("the topics of a registration are not where they belong")
+    return RegisterBrokerBody(servers, TopicConfigTable(table.dataVersion))
 
 
 def _check_count(count: int) -> None:

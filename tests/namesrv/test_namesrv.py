@@ -447,7 +447,7 @@ def large_registration(address: str) -> tuple[RegisterBrokerHeader, bytes]:
 async def test_a_large_registration_that_another_one_replaces_is_answered(
     network: MemoryNetwork, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registration_pieces, "_PIECE", 10)  # or it may be over before the other one is there
+    monkeypatch.setattr(registration_pieces, "_WHOLE", 2_000)  # or it may be over before the other one is there
     async with running(network) as address, ConnectionPool(network) as one, ConnectionPool(network) as two:
         answers: list[Command] = []
 

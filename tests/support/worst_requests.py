@@ -17,7 +17,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -572,6 +572,10 @@ def _registration(
     return to_ext(header), body.to_compressed() if compressed else body.to_json()
 
 
+def _registration_of(topics: Iterable[bytes]) -> bytes:
+    return b'{"topicConfigSerializeWrapper":{"topicConfigTable":{%b}}}' % b",".join(topics)
+
+
 async def routes(worst: WorstSteps) -> None:
     """990,000 entries of topics in a name server, of 100,000 topics on each of 9 brokers."""
     network = MemoryNetwork()
@@ -586,6 +590,12 @@ async def routes(worst: WorstSteps) -> None:
         await worst.request("1,500 topics, compressed", peer, RequestCode.REGISTER_BROKER, header, body)
         header, body = _registration(0, 80_000)
         await worst.request("80,000 topics", peer, RequestCode.REGISTER_BROKER, header, body)
+        empty = _registration_of(b'"%d":{}' % number for number in range(199_000))
+        await worst.request("199,000 empty topics", peer, RequestCode.REGISTER_BROKER, header, empty)
+        empty = _registration_of(b'"%d":{},"attributes":{}' % number for number in range(199_000))
+        await worst.request("398,000 empty objects", peer, RequestCode.REGISTER_BROKER, header, empty)
+        late = body[:-2] + b"x}}"
+        await worst.request("80,000 topics and an error", peer, RequestCode.REGISTER_BROKER, header, late)
         header, body = _registration(0, 100_000, compressed=True)
         await worst.request("100,000 topics, compressed", peer, RequestCode.REGISTER_BROKER, header, body)
         await worst.request("", peer, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
