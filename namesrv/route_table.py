@@ -255,6 +255,10 @@ class RouteTable:
         """In no order that means something; some may have no live broker: ask `is_served`."""
         return list(self._topics)
 
+    def count_brokers(self, topic: str) -> int:
+        """How many brokers an answer about the topic goes through; some may have left."""
+        return len(self._topics.get(topic, ()))
+
     def is_served(self, topic: str) -> bool:
         """Whether a live broker has the topic."""
         return any(True for _ in self._queues(topic))

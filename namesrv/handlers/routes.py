@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from rocketlet.common.json_pieces import in_pieces
 from rocketlet.namesrv.advertised import is_loopback
 from rocketlet.namesrv.kv_config import KvConfig
 from rocketlet.namesrv.route_table import RouteTable
@@ -52,6 +51,7 @@ from rocketlet.remoting.response_codes import SEE_FAQ, ResponseCode
 log = logging.getLogger("rocketlet.namesrv.routes")
 
 MAX_SORTED = 20_000  # topics of a list; more come in the order in which they were registered
+LOOKS = 1_000  # at topics and at what their brokers say of them, at once; a topic may be on 10,000 brokers
 
 Key = tuple[str, bool, bool]  # topic, standard JSON, asked through loopback
 
@@ -187,8 +187,18 @@ class RouteHandlers:
         topics = self._table.all_topics()
         if len(topics) <= MAX_SORTED:
             topics.sort()
-        parts = ([topic for topic in part if is_listed(topic)] for part in in_pieces(topics))
+        parts = ([topic for topic in part if is_listed(topic)] for part in self._in_parts(topics))
         return Reply(body=await collect(TopicList.pieces(parts)))
+
+    def _in_parts(self, topics: list[str]) -> Iterator[list[str]]:
+        part, looks = [], 0
+        for topic in topics:
+            part.append(topic)
+            looks += 1 + self._table.count_brokers(topic)
+            if looks >= LOOKS:
+                yield part
+                part, looks = [], 0
+        yield part
 
     # ---- operators' changes
 

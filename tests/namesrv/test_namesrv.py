@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,11 +11,10 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from rocketlet.access.config import AccessConfig
-from rocketlet.common import json_pieces
 from rocketlet.common.config_file import load
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
-from rocketlet.namesrv.handlers import registration
+from rocketlet.namesrv.handlers import registration, routes
 from rocketlet.namesrv.liveness import Liveness
 from rocketlet.namesrv.memory_files import MemoryFiles
 from rocketlet.namesrv.namesrv import NameServer
@@ -41,6 +40,7 @@ from rocketlet.remoting.protocol.routing import (
     GetBrokerMembersHeader,
     GetRouteInfoHeader,
     GetTopicsByClusterHeader,
+    TopicList,
     TopicRouteData,
 )
 from rocketlet.remoting.request_codes import RequestCode
@@ -563,7 +563,7 @@ async def test_a_topic_with_a_lone_surrogate_spoils_no_list(network: MemoryNetwo
         (RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, None, ["Sub"]),
     ],
 )
-@pytest.mark.parametrize("piece", [1, 500])
+@pytest.mark.parametrize("looks", [1, 500])
 async def test_lists_of_topics_are_made_in_turns(
     network: MemoryNetwork,
     autojump_clock: MockClock,
@@ -571,9 +571,9 @@ async def test_lists_of_topics_are_made_in_turns(
     code: RequestCode,
     header: GetTopicsByClusterHeader | None,
     wanted: list[str],
-    piece: int,
+    looks: int,
 ) -> None:
-    monkeypatch.setattr(json_pieces, "PIECE", piece)
+    monkeypatch.setattr(routes, "LOOKS", looks)
     monkeypatch.setattr(in_turns, "AT_ONCE", -1.0)
     async with running(network) as address, ConnectionPool(network) as pool:
         flags = {"Plain": 0, "Unit": 1, "Sub": 2, "Both": 3}
@@ -587,7 +587,27 @@ async def test_lists_of_topics_are_made_in_turns(
         listed = await pool.call(address, request(code, header), 3)
         trio.lowlevel.remove_instrument(turns)
         assert json.loads(listed.body)["topicList"] == wanted
-        assert turns.count > (4 if piece == 1 else 0)
+        assert turns.count > (4 if looks == 1 else 0)
+
+
+async def test_a_topic_of_many_brokers_counts_as_many_in_lists(
+    network: MemoryNetwork, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 topics on 10,000 brokers held the loop for 150 ms."""
+    monkeypatch.setattr(routes, "LOOKS", 4)
+    at_once: list[list[str]] = []
+
+    def pieces(parts: Iterable[list[str]]) -> Iterator[bytes]:
+        for part in parts:
+            at_once.append(part)
+            yield b""
+
+    monkeypatch.setattr(TopicList, "pieces", pieces)
+    async with running(network) as address, ConnectionPool(network) as pool:
+        for number, topics in enumerate((["A", "B", "C", "D", "E"], ["B", "C"], ["B"])):
+            await Peer(pool, address, f"broker-{number}", f"10.0.0.{number}:10911").register(*topics)
+        await pool.call(address, Command(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER), 3)
+    assert at_once == [["A", "B"], ["C", "D"], ["E"]]
 
 
 class Counted(trio.abc.Instrument):
