@@ -16,9 +16,10 @@ import trio
 
 from rocketlet.common.clock import monotonic_ms
 from rocketlet.namesrv.route_table import LEASE_MS, RouteTable
+from rocketlet.namesrv.route_values import Expired
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.events import ConnectionEvents
-from rocketlet.remoting.in_turns import run_all
+from rocketlet.remoting.in_turns import in_turns, run_all
 
 log = logging.getLogger("rocketlet.namesrv.liveness")
 
@@ -65,22 +66,19 @@ class Liveness(ConnectionEvents):
             # A process that was stopped, or a machine that slept, finds every lease expired while the registrations
             # that would renew them are still unread. They are read before the next scan.
             if delay < SCAN_EVERY_S:
-                self._expire()
+                await in_turns(self._table.expire(monotonic_ms()), _close)
             else:
                 log.warning("the scan for silent brokers is %d s late; giving them until the next", delay)
             due = trio.current_time() + SCAN_EVERY_S
 
-    def _expire(self) -> None:
-        for expired in self._table.expire(monotonic_ms()):
-            log.warning(
-                "broker %s (%s) expired: no registration for %d s",
-                expired.address,
-                expired.broker_name,
-                LEASE_MS // 1000,
-            )
-            assert isinstance(expired.connection, Connection)
-            expired.connection.close()
-
     def _forget(self, connection: Connection, reason: str) -> None:
         for address in self._table.forget(connection):
             log.warning("broker %s is gone: its connection from %s %s", address, connection.peer, reason)
+
+
+def _close(expired: Expired) -> None:
+    log.warning(
+        "broker %s (%s) expired: no registration for %d s", expired.address, expired.broker_name, LEASE_MS // 1000
+    )
+    assert isinstance(expired.connection, Connection)
+    expired.connection.close()

@@ -117,7 +117,7 @@ class RouteModel(RuleBasedStateMachine):
     def expire(self, passes: int) -> None:
         self.now += passes
         leaving = [row for row in self.rows if self.now - row["seen"] > LEASE_MS]
-        expired = self.table.expire(self.now)
+        expired = list(self.table.expire(self.now))
         assert sorted((e.address, e.broker_name, e.connection) for e in expired) == sorted(
             (row["address"], row["name"], row["connection"]) for row in leaving
         )
