@@ -30,6 +30,9 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 # The whole table as JSON. A listing of a namespace has to fit a frame of 16 MiB, even with every character escaped.
 MAX_BYTES = 8 << 20
+# Keys, each namespace counted as one more: 800,000 empty ones fit into MAX_BYTES too, and took 20 to 60 ms to copy, to
+# write and to count.
+MAX_KEYS = 200_000
 
 PRINT_FIRST_S = 60
 PRINT_EVERY_S = 600
@@ -43,7 +46,7 @@ class KvFileDamaged(RocketletError):
 
 
 class KvConfigFull(RocketletError):
-    """The change would take the table over MAX_BYTES; it was not made."""
+    """The change would take the table over MAX_BYTES or MAX_KEYS; it was not made."""
 
 
 class KvConfig:
@@ -76,7 +79,12 @@ class KvConfig:
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Raises KvConfigFull, or OSError."""
         async with self._writing:
-            await self._change({**self._tables, namespace: {**self._tables.get(namespace, {}), key: value}})
+            keys = self._tables.get(namespace, {})
+            if key not in keys and self._count() + 1 + (namespace not in self._tables) > MAX_KEYS:
+                raise KvConfigFull(
+                    f"the KV table has {self._count()} keys and namespaces, the limit is {MAX_KEYS} (MAX_KEYS)"
+                )
+            await self._change({**self._tables, namespace: {**keys, key: value}})
 
     async def delete(self, namespace: str, key: str) -> None:
         """Raises OSError. A missing key is no error."""
@@ -84,6 +92,9 @@ class KvConfig:
             if self.get(namespace, key) is not None:
                 remaining = {name: value for name, value in self._tables[namespace].items() if name != key}
                 await self._change({**self._tables, namespace: remaining})
+
+    def _count(self) -> int:
+        return len(self._tables) + sum(map(len, self._tables.values()))
 
     async def _change(self, tables: Tables) -> None:
         data = fastjson.dumps({"configTable": tables})

@@ -83,6 +83,20 @@ async def test_a_table_that_grows_too_large_is_refused(monkeypatch: pytest.Monke
     assert config.namespace("NS") == {"k": "x" * 20}
 
 
+async def test_a_table_of_too_many_keys_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketlet.namesrv.kv_config.MAX_KEYS", 4)
+    kv = KvConfig(DurableFile("kv", MemoryFiles()))
+    for key in ("a", "b", "c"):
+        await kv.put("N", key, "1")
+    for namespace, key in (("N", "d"), ("M", "a")):
+        with pytest.raises(KvConfigFull, match="4 keys and namespaces, the limit is 4"):
+            await kv.put(namespace, key, "1")
+    await kv.put("N", "a", "2")
+    await kv.delete("N", "b")
+    await kv.put("N", "d", "1")
+    assert kv.namespace("N") == {"a": "2", "c": "1", "d": "1"}
+
+
 async def test_concurrent_changes_all_take_effect(tmp_path: Path) -> None:
     """On real files, where each write waits in a thread while others arrive."""
     config = KvConfig(DurableFile(str(tmp_path / "kv.json")))
