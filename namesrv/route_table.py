@@ -14,7 +14,7 @@ Invariants:
 - a broker name is in `brokers` exactly when it has an address, and then in one cluster; no cluster is empty;
 - no topic is empty; answers about a topic contain the QueueData of the names for which `_topics_of` has it, and those
   names are in `brokers`; any other QueueData is stale, and listed in `_stale` until it is swept;
-- `changes` grows whenever an answer of `route`, `cluster_info` or a list may differ from the previous one.
+- `changes` grows whenever an answer of `route`, `broker`, `clusters` or a list may differ from the previous one.
 
 Three rules differ from RocketMQ's on purpose:
 - A master's table is applied at every registration, not only when its data version is new: after a topic was created by
@@ -32,7 +32,7 @@ Java: namesrv/routeinfo/RouteInfoManager.java
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rocketlet.common.errors import RocketletError
@@ -40,7 +40,6 @@ from rocketlet.common.topic import PERM_READ, PERM_WRITE
 from rocketlet.namesrv.route_values import (
     MASTER_ID,
     BrokerData,
-    ClusterInfo,
     DataVersion,
     Expired,
     Lease,
@@ -218,19 +217,25 @@ class RouteTable:
 
     # ---- queries
 
-    def route(self, topic: str) -> Route | None:
-        """None if no live broker has the topic."""
-        queues = dict(self._queues(topic))
+    def names_of(self, topic: str) -> list[str]:
+        """The live brokers that have the topic, sorted."""
+        return sorted(name for name, _ in self._queues(topic))
+
+    def route(self, topic: str, names: Sequence[str] | None = None) -> Route | None:
+        """Where a topic is. `names`: what these brokers have of it, if they still do. None if no live broker has it."""
+        queues = self._topics.get(topic, {})
+        wanted = self.names_of(topic) if names is None else names
+        queues = {name: queues[name] for name in wanted if topic in self._topics_of.get(name, ())}
         if not queues:
             return None
-        brokers = [self._brokers[name].copy() for name in sorted(queues)]
+        brokers = [self._brokers[name].copy() for name in queues]
         filters = {
             address: self._filters[address]
             for broker in brokers
             for address in broker.addresses.values()
             if address in self._filters
         }
-        return Route([queues[name] for name in sorted(queues)], brokers, filters)
+        return Route(list(queues.values()), brokers, filters)
 
     def master(self, broker_name: str) -> Master | None:
         """The master of a name, when it is alive."""
@@ -243,11 +248,13 @@ class RouteTable:
         broker = self._brokers.get(broker_name)
         return broker.copy() if broker else None
 
-    def cluster_info(self) -> ClusterInfo:
-        return ClusterInfo(
-            [self._brokers[name].copy() for name in sorted(self._brokers)],
-            {cluster: sorted(self._clusters[cluster]) for cluster in sorted(self._clusters)},
-        )
+    def broker_names(self) -> list[str]:
+        """All of them, sorted."""
+        return sorted(self._brokers)
+
+    def clusters(self) -> dict[str, list[str]]:
+        """The broker names of every cluster, sorted."""
+        return {cluster: sorted(self._clusters[cluster]) for cluster in sorted(self._clusters)}
 
     def local_address(self, address: str) -> str:
         """The address at which a client on the broker's own host reaches it."""

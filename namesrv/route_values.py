@@ -98,14 +98,6 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterInfo:
-    """Every broker, and the broker names of every cluster."""
-
-    brokers: list[BrokerData]
-    clusters: dict[str, list[str]]
-
-
-@dataclass(frozen=True, slots=True)
 class Expired:
     """A lease that ran out; its connection is to be closed."""
 

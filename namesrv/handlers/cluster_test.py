@@ -30,7 +30,7 @@ class ClusterTestHandlers:
 
     async def route(self, request: Request) -> Reply:
         """105."""
-        body = self._routes.route_body(request) or await self._product.route(request.header.topic)
+        body = await self._routes.find_route(request) or await self._product.route(request.header.topic)
         if body is None:
             raise no_route(request.header.topic)
         return Reply(body=body)

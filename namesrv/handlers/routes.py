@@ -8,28 +8,29 @@ and 327; 216 forget a topic.
 901  (5.x) an unknown name has no members.
 
 Every client asks for the route of every topic every 30 s, and routes hardly ever change: the bytes are cached until the
-table or the order configuration changes.
+table or the order configuration changes. The route of a topic on very many brokers is made in turns.
 
 Java: namesrv/processor/DefaultRequestProcessor.java, ClientRequestProcessor.java (5.x)
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 
-import msgspec
+import trio
 
 from rocketlet.namesrv.advertised import is_loopback
 from rocketlet.namesrv.kv_config import KvConfig
 from rocketlet.namesrv.route_table import RouteTable
+from rocketlet.namesrv.route_text import RouteText
 from rocketlet.namesrv.route_values import HAS_UNIT_SUBSCRIPTION, UNIT, BrokerData, Route
 from rocketlet.namesrv.run_time_settings import RunTimeSettings
 from rocketlet.remoting.access import ANYONE
 from rocketlet.remoting.command import V4_9_4
-from rocketlet.remoting.handler import Handler, HandlerTable, Refused, Reply, Request
-from rocketlet.remoting.in_turns import collect, one_at_a_time, run_and_count
+from rocketlet.remoting.handler import Handler, HandlerTable, Later, Refused, Reply, Request
+from rocketlet.remoting.in_turns import Turns, collect, one_at_a_time, run_and_count
 from rocketlet.remoting.protocol import routing
 from rocketlet.remoting.protocol.kv import ORDER_TOPIC_CONFIG
 from rocketlet.remoting.protocol.routing import (
@@ -52,6 +53,8 @@ log = logging.getLogger("rocketlet.namesrv.routes")
 
 MAX_SORTED = 20_000  # topics of a list; more come in the order in which they were registered
 LOOKS = 1_000  # at topics and at what their brokers say of them, at once; a topic may be on 10,000 brokers
+
+AT_ONCE = 200  # brokers of a route
 
 Key = tuple[str, bool, bool]  # topic, standard JSON, asked through loopback
 
@@ -87,45 +90,78 @@ class RouteHandlers:
 
     def route(self, request: Request) -> Reply:
         """105."""
-        body = self.route_body(request)
+        topic = request.header.topic
+        body: bytes | None = request.ready
         if body is None:
-            raise no_route(request.header.topic)
+            key = _key(request)
+            body = self._known(key)
+            if body is None and self._table.count_brokers(topic) > AT_ONCE:
+                raise Later(partial(self._make_in_turns, key))
+            body = body or self._make(key)
+        if not body:
+            raise no_route(topic)
         return Reply(body=body)
 
-    def route_body(self, request: Request) -> bytes | None:
-        """The encoded route, or None if there is none."""
-        header: GetRouteInfoHeader = request.header
-        state = (self._table.changes, self._kv.changes, self._settings.namesrv.order_message_enable)
+    async def find_route(self, request: Request) -> bytes:
+        """The encoded route, or b"" if there is none."""
+        key = _key(request)
+        return self._known(key) or await self._make_in_turns(key)
+
+    def _known(self, key: Key) -> bytes | None:
+        state = self._state()
         if state != self._routes_of:
             self._routes.clear()
             self._routes_of = state
-        key = (
-            header.topic,
-            request.version >= V4_9_4 or header.acceptStandardJsonOnly is True,
-            is_loopback(request.connection.peer),
-        )
-        body = self._routes.get(key)
-        if body is None:
-            route = self._table.route(header.topic)
-            if route is None:
-                return None
-            body = self._routes[key] = self._encoded(route, *key)
+        return self._routes.get(key)
+
+    def _state(self) -> tuple[int, int, bool]:
+        return (self._table.changes, self._kv.changes, self._settings.namesrv.order_message_enable)
+
+    @one_at_a_time
+    async def _make_in_turns(self, key: Key) -> bytes:
+        turns = Turns()
+        making = self._making(key)
+        while (body := next(making)) is None:
+            await turns.pause()
+        await trio.lowlevel.checkpoint()
         return body
 
-    def _encoded(self, route: Route, topic: str, standard: bool, local: bool) -> bytes:
+    def _make(self, key: Key) -> bytes:
+        return next(body for body in self._making(key) if body is not None)
+
+    def _making(self, key: Key) -> Iterator[bytes | None]:
+        """Steps, and then the encoded route, or b"" if there is none."""
+        if (body := self._known(key)) is not None:
+            yield body  # another request has made it meanwhile
+            return
+        state = self._state()
+        topic, standard, local = key
+        text, found = RouteText(standard=standard), False
+        names = self._table.names_of(topic)
+        for at in range(0, len(names), AT_ONCE):
+            route = self._table.route(topic, names[at : at + AT_ONCE])
+            if route is not None:
+                text.add(self._wire_route(route, local))
+                found = True
+            if len(names) > AT_ONCE:
+                yield None
         enabled = self._settings.namesrv.order_message_enable or self._settings.namesrv.cluster_test
-        body = TopicRouteData(
+        body = text.whole(self._kv.get(ORDER_TOPIC_CONFIG, topic) if enabled else None) if found else b""
+        if found and self._state() == state:
+            self._routes[key] = body
+        yield body
+
+    def _wire_route(self, route: Route, local: bool) -> TopicRouteData:
+        return TopicRouteData(
             [self._with_local_addresses(broker, local) for broker in route.brokers],
             {address: list(servers) for address, servers in route.filter_servers.items()},
-            self._kv.get(ORDER_TOPIC_CONFIG, topic) if enabled else None,
-            [
+            queueDatas=[
                 routing.QueueData(
                     q.broker_name, q.perm, q.read_queues, topicSysFlag=q.flags, writeQueueNums=q.write_queues
                 )
                 for q in route.queues
             ],
         )
-        return standard_json(body) if standard else fastjson_route(body)
 
     def _with_local_addresses(self, broker: BrokerData, local: bool) -> routing.BrokerData:
         addresses = broker.addresses
@@ -135,12 +171,16 @@ class RouteHandlers:
 
     # ---- clusters and lists
 
-    def cluster_info(self, request: Request) -> Reply:
-        """106."""
-        info = self._table.cluster_info()
+    @one_at_a_time
+    async def cluster_info(self, request: Request) -> Reply:
+        """106, in turns: there may be 10,000 brokers."""
         local = is_loopback(request.connection.peer)
-        brokers = {broker.broker_name: self._with_local_addresses(broker, local) for broker in info.brokers}
-        return Reply(body=ClusterInfo(brokers, info.clusters).to_json())
+        brokers = (
+            (name, self._with_local_addresses(broker, local))
+            for name in self._table.broker_names()
+            if (broker := self._table.broker(name)) is not None
+        )
+        return Reply(body=await collect(ClusterInfo.pieces(brokers, self._table.clusters().items())))
 
     def broker_members(self, request: Request) -> Reply:
         """901."""
@@ -236,20 +276,7 @@ def no_route(topic: str) -> Refused:
     )
 
 
-def standard_json(body: TopicRouteData) -> bytes:
-    """For clients since 4.9.4: everything but ASCII is escaped."""
-    data = body.to_json()
-    return data if data.isascii() else json.dumps(json.loads(data), separators=(",", ":")).encode()
-
-
-def fastjson_route(body: TopicRouteData) -> bytes:
-    """RocketMQ's answer to older clients: broker ids without quotes, which is not JSON."""
-    brokers = [
-        {"brokerAddrs": _bare_keys(broker.brokerAddrs), "brokerName": broker.brokerName, "cluster": broker.cluster}
-        for broker in body.brokerDatas
-    ]
-    return msgspec.json.encode({**body.builtins(), "brokerDatas": brokers})
-
-
-def _bare_keys(addresses: dict[int, str]) -> msgspec.Raw:
-    return msgspec.Raw(b"{%b}" % b",".join(b"%d:%b" % (id_, msgspec.json.encode(a)) for id_, a in addresses.items()))
+def _key(request: Request) -> Key:
+    header: GetRouteInfoHeader = request.header
+    standard = request.version >= V4_9_4 or header.acceptStandardJsonOnly is True
+    return header.topic, standard, is_loopback(request.connection.peer)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 from msgspec import field
 
+from rocketlet.common.json_pieces import object_pieces
 from rocketlet.remoting.protocol.body import ODD_VALUES_OF_ANSWERS, Body
 from rocketlet.remoting.protocol.header import Header, Int
 
@@ -68,6 +69,15 @@ class ClusterInfo(Body):
 
     brokerAddrTable: dict[str, BrokerData] = field(default_factory=dict)
     clusterAddrTable: dict[str, list[str]] = field(default_factory=dict)
+
+    @staticmethod
+    def pieces(brokers: Iterable[tuple[str, BrokerData]], clusters: Iterable[tuple[str, list[str]]]) -> Iterator[bytes]:
+        """Its JSON, a piece for each few hundred rows."""
+        yield b'{"brokerAddrTable":'
+        yield from object_pieces(brokers)
+        yield b',"clusterAddrTable":'
+        yield from object_pieces(clusters)
+        yield b"}"
 
 
 class TopicList(Body):

@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from rocketlet.access.config import AccessConfig
+from rocketlet.common import json_pieces
 from rocketlet.common.config_file import load
 from rocketlet.metrics.config import MetricsConfig
 from rocketlet.namesrv.config import NamesrvConfig
@@ -19,9 +20,9 @@ from rocketlet.namesrv.liveness import Liveness
 from rocketlet.namesrv.memory_files import MemoryFiles
 from rocketlet.namesrv.namesrv import NameServer
 from rocketlet.namesrv.route_table import RouteTable
-from rocketlet.namesrv.route_values import Registration
+from rocketlet.namesrv.route_values import QueueData, Registration
 from rocketlet.remoting import in_turns
-from rocketlet.remoting.command import Command, request
+from rocketlet.remoting.command import V4_9_4, Command, request
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
 from rocketlet.remoting.memory_network import MemoryNetwork
@@ -37,6 +38,8 @@ from rocketlet.remoting.protocol.registration import (
     in_pieces,
 )
 from rocketlet.remoting.protocol.routing import (
+    BrokerData,
+    ClusterInfo,
     GetBrokerMembersHeader,
     GetRouteInfoHeader,
     GetTopicsByClusterHeader,
@@ -44,6 +47,7 @@ from rocketlet.remoting.protocol.routing import (
     TopicRouteData,
 )
 from rocketlet.remoting.request_codes import RequestCode
+from tests.support.name_server_desk import Desk
 
 HOST = "10.0.0.9"
 NEVER_IDLE = PoolConfig(client_channel_max_idle_time_seconds=1_000_000)
@@ -610,11 +614,89 @@ async def test_a_topic_of_many_brokers_counts_as_many_in_lists(
     assert at_once == [["A", "B"], ["C", "D"], ["E"]]
 
 
+@pytest.mark.parametrize("version", [300, V4_9_4])
+async def test_a_route_of_many_brokers_is_made_in_turns(
+    network: MemoryNetwork, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """10,000 of them held the loop for 20 to 80 ms."""
+    monkeypatch.setattr(in_turns, "AT_ONCE", -1.0)
+    async with running(network) as address, ConnectionPool(network) as pool:
+        for number in range(6):
+            await Peer(pool, address, f"broker-{number}", f"10.0.0.{number}:10911").register("T")
+        bodies, counts = [], []
+        for at_once in (6, 2):
+            monkeypatch.setattr(routes, "AT_ONCE", at_once)
+            await Peer(pool, address, "broker-x", "10.0.0.9:10911").register(f"U{at_once}")  # so that none is cached
+            ask = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader("T"))
+            ask.version = version
+            for _ in range(2):
+                turns = Counted("_serve_later")
+                trio.lowlevel.add_instrument(turns)
+                bodies.append(bytes((await pool.call(address, ask, 3)).body))
+                trio.lowlevel.remove_instrument(turns)
+                counts.append(turns.count)
+        assert len(TopicRouteData.from_json(bodies[0]).brokerDatas) == 6
+        assert bodies == [bodies[0]] * 4
+        assert (counts[0], counts[1], counts[3]) == (0, 0, 0)
+        assert counts[2] > 3
+        answer = await pool.call(address, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader("V")), 3)
+        assert answer.code == 17
+
+
+async def test_a_route_that_changes_while_it_is_made_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "AT_ONCE", 1)
+    desk, key = Desk(), ("T", True, False)
+    for number in range(3):
+        desk.table.register(of_broker(number), 0)
+    making = desk.routes._making(key)
+    assert next(making) is None
+    desk.table.forget(2)
+    *_, body = making
+    assert body is not None
+    assert [broker.brokerName for broker in TopicRouteData.from_json(body).brokerDatas] == ["broker-0", "broker-1"]
+    assert desk.routes._known(key) is None
+
+
+async def test_a_route_whose_brokers_all_leave_before_it_is_made_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "AT_ONCE", 1)
+    desk = Desk()
+    for number in range(3):
+        desk.table.register(of_broker(number), 0)
+    making = desk.routes._making(("T", True, False))
+    monkeypatch.setattr(desk.table, "names_of", lambda topic: ["gone", "gone, too"])
+    assert list(making) == [None, None, b""]
+
+
+def of_broker(number: int) -> Registration:
+    name = f"broker-{number}"
+    return Registration("C", name, 0, f"10.0.0.{number}:1", "", number, topics={"T": QueueData(name, 4, 4, 6)})
+
+
+async def test_clusters_are_listed_in_turns(
+    network: MemoryNetwork, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_pieces, "PIECE", 1)
+    monkeypatch.setattr(in_turns, "AT_ONCE", -1.0)
+    async with running(network) as address, ConnectionPool(network) as pool:
+        for number in range(6):
+            await Peer(pool, address, f"broker-{number}", f"10.0.0.{number}:10911").register("T")
+        turns = Counted()
+        trio.lowlevel.add_instrument(turns)
+        answer = await pool.call(address, Command(RequestCode.GET_BROKER_CLUSTER_INFO), 3)
+        trio.lowlevel.remove_instrument(turns)
+        info = ClusterInfo.from_json(answer.body)
+        assert bytes(answer.body) == info.to_json()
+        assert list(info.brokerAddrTable) == info.clusterAddrTable["C"] == [f"broker-{number}" for number in range(6)]
+        assert info.brokerAddrTable["broker-5"] == BrokerData({0: "10.0.0.5:10911"}, "broker-5", "C")
+        assert turns.count > 6
+
+
 class Counted(trio.abc.Instrument):
     """How often the loop turned to a task that works on a request."""
 
-    def __init__(self) -> None:
+    def __init__(self, task: str = "_run_task") -> None:
         self.count = 0
+        self._task = task
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.count += task.name.endswith("_run_task")
+        self.count += task.name.endswith(self._task)

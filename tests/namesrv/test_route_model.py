@@ -201,12 +201,14 @@ class RouteModel(RuleBasedStateMachine):
 
     @invariant()
     def lists_agree(self) -> None:
-        info = self.table.cluster_info()
-        assert [(b.broker_name, b.addresses) for b in info.brokers] == [
-            (name, self.addresses(name)) for name in sorted(self.clusters)
-        ]
+        names = self.table.broker_names()
+        assert names == sorted(self.clusters)
+        for name in names:
+            broker = self.table.broker(name)
+            assert broker is not None
+            assert broker.addresses == self.addresses(name)
         clusters = sorted(set(self.clusters.values()))
-        assert info.clusters == {c: sorted(n for n, of in self.clusters.items() if of == c) for c in clusters}
+        assert self.table.clusters() == {c: sorted(n for n, of in self.clusters.items() if of == c) for c in clusters}
         assert self.topics() == sorted({topic for topic, _ in self.queues})
         for cluster in ("C1", "C2"):
             assert {topic for topic in self.topics() if self.table.is_in_cluster(topic, cluster)} == {
@@ -246,7 +248,8 @@ class RouteModel(RuleBasedStateMachine):
         self.answers, self.changes = answers, self.table.changes
 
     def all_answers(self) -> str:
-        return repr(([self.table.route(topic) for topic in TOPICS], self.table.cluster_info(), self.topics()))
+        brokers = [self.table.broker(name) for name in self.table.broker_names()]
+        return repr(([self.table.route(topic) for topic in TOPICS], brokers, self.table.clusters(), self.topics()))
 
 
 TestRouteModel = RouteModel.TestCase

@@ -45,10 +45,11 @@ class Desk:
         settings = RunTimeSettings(
             load(NamesrvConfig, flags={"orderMessageEnable": "true"}), DurableFile("conf", self.files)
         )
+        self.routes = RouteHandlers(self.table, self.kv, settings)
         self.handlers = handler_table(
             [
                 RegistrationHandlers(self.table, self.kv, lambda: 0),
-                RouteHandlers(self.table, self.kv, settings),
+                self.routes,
                 KvHandlers(self.kv),
                 ConfigurationHandlers(settings),
             ]

@@ -621,18 +621,23 @@ async def routes(worst: WorstSteps) -> None:
 
 
 async def brokers(worst: WorstSteps) -> None:
-    """9,900 brokers at a name server, all with one topic."""
+    """9,900 brokers at a name server, all with the same 20 topics."""
     network = MemoryNetwork()
     async with name_server(worst, network) as peer:
         for number in range(9_900):
             if number % 99 == 0:
                 peer = Peer(await network.dial(worst.address))
-            header, body = _registration(number, 1)
+            header, body = _registration(number, 20)
             await peer.ask(RequestCode.REGISTER_BROKER, header, body)
+        await worst.request("", peer, RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "D"})
+        await worst.request("", peer, RequestCode.GET_UNIT_TOPIC_LIST)
         await worst.request("9,900 brokers", peer, RequestCode.GET_BROKER_CLUSTER_INFO)
-        header, body = _registration(9_900, 2)
-        await worst.request("9,900 brokers", peer, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": COMMON},
-                          before=lambda: peer.ask(RequestCode.REGISTER_BROKER, header, body))  # fmt: skip
+        others = (_registration(9_900, count) for count in range(21, 28))  # so that no route is in the cache
+
+        async def change() -> None:
+            await peer.ask(RequestCode.REGISTER_BROKER, *next(others))
+
+        await worst.request("9,900 brokers", peer, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": COMMON}, before=change)
         await worst.request("", peer, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         await worst.measure("the scan", lambda: trio.sleep(11))
         await worst.measure("all brokers of a connection go", lambda: peer.stream.aclose(), tries=1)
