@@ -55,6 +55,7 @@ MAX_SORTED = 20_000  # topics of a list; more come in the order in which they we
 LOOKS = 1_000  # at topics and at what their brokers say of them, at once; a topic may be on 10,000 brokers
 
 AT_ONCE = 200  # brokers of a route
+MAX_KEPT = 100_000  # encoded routes; to drop a million of them, at the next change, takes 60 ms
 
 Key = tuple[str, bool, bool]  # topic, standard JSON, asked through loopback
 
@@ -66,7 +67,7 @@ class RouteHandlers:
         self._table = table
         self._kv = kv
         self._settings = settings
-        # Only topics with a route enter, so the tables' own limits bound it.
+        # Only topics with a route enter.
         self._routes: dict[Key, bytes] = {}
         self._routes_of = (-1, -1, False)
 
@@ -147,7 +148,7 @@ class RouteHandlers:
                 yield None
         enabled = self._settings.namesrv.order_message_enable or self._settings.namesrv.cluster_test
         body = text.whole(self._kv.get(ORDER_TOPIC_CONFIG, topic) if enabled else None) if found else b""
-        if found and self._state() == state:
+        if found and self._state() == state and len(self._routes) < MAX_KEPT:
             self._routes[key] = body
         yield body
 

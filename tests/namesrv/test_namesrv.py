@@ -25,6 +25,7 @@ from rocketlet.remoting import in_turns
 from rocketlet.remoting.command import V4_9_4, Command, request
 from rocketlet.remoting.config import PoolConfig, ServerConfig
 from rocketlet.remoting.connection_pool import ConnectionPool
+from rocketlet.remoting.frame_codec import encode
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol import registration as registration_pieces
 from rocketlet.remoting.protocol.configuration import DataVersion, TopicConfig, TopicConfigTable
@@ -641,6 +642,18 @@ async def test_a_route_of_many_brokers_is_made_in_turns(
         assert counts[2] > 3
         answer = await pool.call(address, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader("V")), 3)
         assert answer.code == 17
+
+
+async def test_only_so_many_routes_are_kept_as_are_dropped_in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MAX_KEPT", 2)
+    desk = Desk()
+    topics = {f"T{number}": QueueData("broker-a", 4, 4, 6) for number in range(3)}
+    desk.table.register(Registration("C", "broker-a", 0, "10.0.0.1:1", "", 1, topics=topics), 0)
+    for topic in topics:
+        answer = await desk.answer(encode(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic))))
+        assert answer is not None
+        assert answer.code == 0
+    assert len(desk.routes._routes) == 2
 
 
 async def test_a_route_that_changes_while_it_is_made_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
