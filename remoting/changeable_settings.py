@@ -104,6 +104,7 @@ class ChangeableSettings(ABC):
         """Apply a request's properties text. Returns the changes. Raises Refused: 16 if forbidden; 1, with the reason,
         if a setting is read at start only, is unknown, or cannot have that value."""
         peer = request.connection.peer
+        await trio.lowlevel.checkpoint()  # the audit log has just read the same text, and 32 KiB may take 10 ms
         try:
             changed = await self.update(java_properties.as_dict(java_properties.decode(bytes(request.body))))
         except Forbidden as error:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import trio.testing
 
 from rocketlet.common.config_file import Loaded, load, read_file
 from rocketlet.common.settings import SettingsError
@@ -12,6 +15,7 @@ from rocketlet.namesrv.config import NamesrvConfig, with_config_store_path
 from rocketlet.namesrv.durable_file import DurableFile
 from rocketlet.namesrv.run_time_settings import RunTimeSettings
 from rocketlet.remoting.changeable_settings import Forbidden
+from rocketlet.remoting.handler import Refused
 
 CONF = "# ours\nlistenPort = 19876\n\norderMessageEnable=false  \n! the end\n"
 
@@ -98,6 +102,14 @@ async def test_a_change_that_cannot_be_saved_is_not_applied(tmp_path: Path) -> N
     with pytest.raises(OSError, match=r"namesrv\.conf"):
         await settings.update({"orderMessageEnable": "true"})
     assert settings.namesrv.order_message_enable is False
+
+
+async def test_others_run_between_the_audit_logs_reading_of_a_change_and_its_own(tmp_path: Path) -> None:
+    """Both are of 16,000 lines at most: 12 ms each."""
+    connection = SimpleNamespace(peer="10.0.0.1:40000")
+    unreadable: Any = SimpleNamespace(connection=connection, body=b"=\n" * 10 + b"a=\\u12")
+    with trio.testing.assert_checkpoints(), pytest.raises(Refused, match="four hex digits"):
+        await started(tmp_path).update_by(unreadable)
 
 
 async def test_java_shows_the_same_keys(tmp_path: Path, vectors: Path) -> None:
