@@ -91,7 +91,9 @@ class RouteTable:
         self._clusters: dict[str, set[str]] = {}
         self._live: dict[str, Lease] = {}
         self._topics_of: dict[str, set[str]] = {}  # by broker name
-        self._stale: dict[str, set[str]] = {}  # by the name of a broker that has left; see `sweep`
+        # By the name of a broker that has left, a set for each time it left, as to join them takes 0.1 µs a topic; see
+        # `sweep`.
+        self._stale: dict[str, list[set[str]]] = {}
         self.on_stale: Callable[[], None] = lambda: None
         """Called when there is something to sweep."""
         self._addresses_of: dict[Hashable, set[str]] = {}  # by connection
@@ -295,11 +297,13 @@ class RouteTable:
         """Removes the topics of brokers that have left, one at a time: a broker may have had 200,000, which takes 1 µs
         each. No answer has them any more."""
         while self._stale:
-            name, topics = next(iter(self._stale.items()))
-            while topics:
-                self._forget_queue(topics.pop(), name)
-                yield
-            self._stale.pop(name, None)
+            name, parts = next(iter(self._stale.items()))
+            while parts:
+                while parts[-1]:
+                    self._forget_queue(parts[-1].pop(), name)
+                    yield
+                parts.pop()
+            del self._stale[name]
 
     # ---- inside
 
@@ -371,7 +375,7 @@ class RouteTable:
         if order is not None and order.version != version:
             del self._orders[name]
             order = None
-        live, stale = self._topics_of.setdefault(name, set()), self._stale.get(name, set())
+        live, stale = self._topics_of.setdefault(name, set()), self._stale.get(name, ())
         for topic, data in topics.items():
             assert data.broker_name == name
             effective = order.over(data) if order else data
@@ -380,7 +384,8 @@ class RouteTable:
                 self._entries += name not in queues
                 queues[name] = effective
                 live.add(topic)
-                stale.discard(topic)
+                for left_behind in stale:
+                    left_behind.discard(topic)
                 self.changes += 1
         if not live:
             del self._topics_of[name]
@@ -418,9 +423,7 @@ class RouteTable:
             self._epochs.pop(broker.broker_name, None)
             topics = self._topics_of.pop(broker.broker_name, None)
             if topics:
-                stale = self._stale.setdefault(broker.broker_name, topics)
-                if stale is not topics:
-                    stale |= topics
+                self._stale.setdefault(broker.broker_name, []).append(topics)
                 self.on_stale()
 
     def _vacate(self, broker: BrokerData, broker_id: int) -> None:
@@ -451,10 +454,11 @@ class RouteTable:
         self.changes += 1
         for name in names:
             self._forget_queue(topic, name)
-            for topics_of in (self._topics_of, self._stale):
-                topics_of.get(name, set()).discard(topic)
-            if not self._topics_of.get(name, True):
-                del self._topics_of[name]
+            live = self._topics_of.get(name, set())
+            for topics in (live, *self._stale.get(name, ())):
+                topics.discard(topic)
+            if not live:
+                self._topics_of.pop(name, None)
 
     def _forget_queue(self, topic: str, name: str) -> None:
         queues = self._topics[topic]

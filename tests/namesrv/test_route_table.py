@@ -484,3 +484,31 @@ def test_topics_of_a_broker_that_left_are_in_no_answer_and_go_one_at_a_time(tabl
     assert table.statistics().entries == 1
     table.delete_topic("U")
     assert table.statistics().entries == 0
+
+
+class NeverCopied(set[str]):
+    """Topics of which each is only looked up."""
+
+    def __or__(self, other: object) -> NoReturn:
+        raise AssertionError("all topics are gone through")
+
+    __ior__ = __ror__ = __or__  # type: ignore[assignment]
+
+
+def test_a_broker_may_leave_again_before_what_it_left_behind_is_gone(table: RouteTable) -> None:
+    """Of 590,000 and 400,000 topics: to join them held the loop for 50 ms."""
+    table.register(registration(topics={topic: queues() for topic in "TUVWX"}), now=0)
+    table._topics_of["broker-a"] = NeverCopied("TUVWX")
+    table.forget("conn-1")
+    steps = table.sweep()
+    next(steps)
+    table.register(registration(topics={topic: queues() for topic in "TUY"}), now=0)
+    assert served(table) == ["T", "U", "Y"]
+    table._topics_of["broker-a"] = NeverCopied("TUY")
+    table.forget("conn-1")
+    table.delete_topic("U")
+    assert served(table) == []
+    table.register(registration(topics={"Y": queues()}), now=0)
+    assert all(served(table) == ["Y"] for _ in steps)
+    assert (table.statistics().topics, table.statistics().entries) == (1, 1)
+    assert list(table.sweep()) == []
