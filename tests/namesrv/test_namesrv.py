@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -29,7 +30,7 @@ from rocketlet.remoting.frame_codec import encode
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol import registration as registration_pieces
 from rocketlet.remoting.protocol.configuration import DataVersion, TopicConfig, TopicConfigTable
-from rocketlet.remoting.protocol.kv import KVConfigHeader, KVNamespaceHeader, PutKVConfigHeader
+from rocketlet.remoting.protocol.kv import KVConfigHeader, KVNamespaceHeader, KVTable, PutKVConfigHeader
 from rocketlet.remoting.protocol.registration import (
     QueryDataVersionHeader,
     RegisterBrokerBody,
@@ -593,6 +594,22 @@ async def test_lists_of_topics_are_made_in_turns(
         trio.lowlevel.remove_instrument(turns)
         assert json.loads(listed.body)["topicList"] == wanted
         assert turns.count > (4 if looks == 1 else 0)
+
+
+async def test_the_order_configuration_is_written_once_for_all_registrations(
+    network: MemoryNetwork, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Mock(side_effect=KVTable.to_json, autospec=True)
+    monkeypatch.setattr(KVTable, "to_json", lambda table: written(table))
+    async with running(network) as address, ConnectionPool(network) as pool:
+        for number, order in enumerate((None, "broker-a:4", "broker-a:8")):
+            if order is not None:
+                put = PutKVConfigHeader("ORDER_TOPIC_CONFIG", "T", order)
+                assert (await pool.call(address, request(RequestCode.PUT_KV_CONFIG, put), 3)).code == 0
+            for name in ("broker-a", "broker-b"):
+                answer = await Peer(pool, address, name, f"{name}:1").register("T")
+                assert bytes(answer.body) == (b"" if order is None else b'{"table":{"T":"%b"}}' % order.encode())
+            assert written.call_count == number
 
 
 async def test_a_topic_of_many_brokers_counts_as_many_in_lists(
