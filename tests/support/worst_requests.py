@@ -644,7 +644,7 @@ async def brokers(worst: WorstSteps) -> None:
 
 
 async def kv(worst: WorstSteps) -> None:
-    """8 MB of KV configuration."""
+    """8 MB of KV configuration, and then as many namespaces as there may be."""
     network = MemoryNetwork()
     async with name_server(worst, network) as peer:
         assert worst.server is not None
@@ -658,6 +658,10 @@ async def kv(worst: WorstSteps) -> None:
         header, body = _registration(1, 1)
         await worst.request("8 MB of order configuration", peer, RequestCode.REGISTER_BROKER, header, body)
         await worst.measure("printing it", lambda: trio.sleep(700), tries=1)
+        worst.server._kv._tables = {str(number): {} for number in range(199_000)}
+        peer = Peer(await network.dial(worst.address))  # the first was idle for too long
+        await worst.request("199,000 namespaces", peer, RequestCode.PUT_KV_CONFIG, put)
+        await worst.measure("printing 199,000 namespaces", lambda: trio.sleep(700), tries=1)
 
 
 async def _in_a_task(work: Callable[[], object]) -> None:
