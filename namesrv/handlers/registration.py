@@ -3,8 +3,8 @@
 103  Body by the sender's version: from 37 (V3_0_11) on RegisterBrokerBody, plain or compressed, below a bare topic
      table. A wrong CRC or an unreadable body is answered with 1 and changes nothing. The answer carries the order
      configuration, and for a slave the addresses of its master. A large one is read in pieces, between which other
-     requests are served, and then applied in pieces; one of each connection is taken, and one after the other is read.
-     What the same broker sends meanwhile cannot overtake it: another registration is refused with 2, 104 waits.
+     requests are served, and then applied in pieces, one registration after the other. What the same broker sends
+     meanwhile cannot overtake it: another registration gets in line, and 104 waits.
 104  Always 0, even if there is nothing to remove.
 322  `changed`, and the version that is stored for the address.
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -53,7 +53,9 @@ log = logging.getLogger("rocketlet.namesrv.registration")
 # Bodies of large registrations that are being read, or wait for it. To read one takes up to ten times its size.
 MAX_WAITING = 256 << 20
 
-REGISTERING = "registering"  # a connection's attribute: the broker whose large registration is being read
+_MOST_IN_LINE = 8  # registrations of a connection
+
+REGISTERING = "registering"  # a connection's attribute: the brokers whose registrations are in line, in their order
 
 
 class RegistrationHandlers:
@@ -83,35 +85,48 @@ class RegistrationHandlers:
         header: RegisterBrokerHeader = request.header
         _check(header, request.body)
         connection, size = request.connection, len(request.body)
-        in_progress = connection.attributes.get(REGISTERING)
+        in_line: list[str] = connection.attributes.setdefault(REGISTERING, [])
         is_long = is_large(request.body, compressed=header.compressed and request.version >= V3_0_11)
-        if in_progress is not None and (is_long or in_progress == header.brokerAddr):
-            raise Refused(ResponseCode.SYSTEM_BUSY, "the registration before this one is still being read")
-        if is_long:
+        if is_long or header.brokerAddr in in_line:
+            if len(in_line) >= _MOST_IN_LINE:
+                raise Refused(
+                    ResponseCode.SYSTEM_BUSY, f"{len(in_line)} registrations before this one are not read yet"
+                )
             if self._waiting + size > MAX_WAITING:
                 raise Refused(
                     ResponseCode.SYSTEM_BUSY,
                     f"registrations of {self._waiting} bytes are being read; at most {MAX_WAITING} are taken at once",
                 )
-            connection.attributes[REGISTERING] = header.brokerAddr
+            in_line.append(header.brokerAddr)
             self._waiting += size
-            connection.start_task(self._register_large, request, bytes(request.body))
+            read = self._read_in_pieces if is_long else self._read_at_once
+            connection.start_task(self._register_in_turn, request, bytes(request.body), read)
             return DEFERRED
-        filters, table = _topics_and_filters(header, request)
-        return self._answer(self._apply(header, _registration(header, request, filters, table)))
+        return self._register_at_once(request)
 
-    async def _register_large(self, request: Request, body: bytes) -> None:
+    async def _register_in_turn(
+        self, request: Request, body: bytes, read: Callable[[Request, bytes], Awaitable[Reply]]
+    ) -> None:
         try:
             async with self._reading:
-                request.reply(await self._read_large(request, body))
+                request.reply(await read(request, body))
         except (Refused, BodyError) as error:
             code = error.code if isinstance(error, Refused) else ResponseCode.SYSTEM_ERROR
             request.reply(Reply(code, remark=error.remark if isinstance(error, Refused) else str(error)))
         finally:
             self._waiting -= len(body)
-            del request.connection.attributes[REGISTERING]
+            request.connection.attributes[REGISTERING].remove(request.header.brokerAddr)
 
-    async def _read_large(self, request: Request, body: bytes) -> Reply:
+    async def _read_at_once(self, request: Request, body: bytes) -> Reply:
+        request.body = body
+        return self._register_at_once(request)
+
+    def _register_at_once(self, request: Request) -> Reply:
+        """Raises Refused, BodyError."""
+        filters, table = _topics_and_filters(request.header, request)
+        return self._answer(self._apply(request.header, _registration(request.header, request, filters, table)))
+
+    async def _read_in_pieces(self, request: Request, body: bytes) -> Reply:
         """Raises Refused, BodyError."""
         header: RegisterBrokerHeader = request.header
         bare = request.version < V3_0_11
@@ -165,7 +180,7 @@ class RegistrationHandlers:
     def unregister(self, request: Request) -> Reply:
         """104."""
         header: UnregisterBrokerHeader = request.header
-        if request.connection.attributes.get(REGISTERING) == header.brokerAddr:
+        if header.brokerAddr in request.connection.attributes.get(REGISTERING, ()):
             raise Later(self._reading_ends)
         if self._table.unregister(header.brokerAddr, header.brokerName, header.brokerId):
             log.info("broker %s unregistered: %s", header.brokerAddr, _described(header))
