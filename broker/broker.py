@@ -108,7 +108,6 @@ class Broker:
 
     async def _serve(self, stop: trio.Event, task_status: trio.TaskStatus[str]) -> None:
         self.tables.load(self.identity.name)
-        await self._drop_deleted_topics()
         async with self.parts.pool, trio.open_nursery() as background:
             await self._start_background(background)
             async with trio.open_nursery() as ports:
@@ -127,15 +126,6 @@ class Broker:
             background.cancel_scope.cancel()
 
     # -- start
-
-    async def _drop_deleted_topics(self) -> None:
-        """After a kill their queues may be there again: the messages are in the log until its files are deleted."""
-        deleted = self.tables.tombstones.deleted_topics()
-        count = await self.store.drop_where(
-            lambda queue: queue.topic in deleted and 0 < queue.log_end() <= deleted[queue.topic]
-        )
-        if count:
-            log.info("%d queues of topics that were deleted before the last stop are deleted again", count)
 
     async def _start_background(self, nursery: trio.Nursery) -> None:
         parts = self.parts

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from typing import Any
@@ -35,7 +34,6 @@ from rocketlet.store.layout.file_names import (
     CONFIG,
     LOCK,
     SEALS,
-    TOMBSTONES,
     offset_name,
     parse_offset,
 )
@@ -183,7 +181,7 @@ class _Check:
         report.queues, report.index_entries = len(queues.queues), index.statistics().entries
         self._newest = recovered.last.store_timestamp if recovered.last is not None else 0
         self._report_log(recovered)
-        self._report_files(recovered, queues)
+        self._report_files(recovered)
         return queues
 
     def _report_log(self, recovered: RecoveryReport) -> None:
@@ -200,27 +198,18 @@ class _Check:
         for stray in recovered.strays:
             self._add(NOTE, "store", f"{stray} does not belong to the store; a Java broker would not start")
 
-    def _report_files(self, recovered: RecoveryReport, queues: ConsumeQueueTable) -> None:
-        deleted = self._deleted_topics()
+    def _report_files(self, recovered: RecoveryReport) -> None:
+        for topic, count in recovered.gone.items():
+            text = f"{topic}: messages of {count} queues are in the log, but the topic was deleted after them"
+            self._add(NOTE, "queue", text)
         for finding in recovered.queues:
             name = f"{finding.topic}:{finding.queue_id}"
-            queue = queues.find(finding.topic, finding.queue_id)
-            if queue is not None and queue.log_end() <= deleted.get(finding.topic, -1):
-                self._add(NOTE, "queue", f"{name}: its messages are in the log, but the topic was deleted after them")
-                continue
             text = f"{name}: {finding.differing} entries missing or wrong, {finding.surplus} too many"
             self._add(REPAIRABLE, "queue", text)
         if recovered.index:
             index = recovered.index
             text = f"{index.differing} entries missing or wrong, {index.surplus} too many, {index.chains} chains wrong"
             self._add(REPAIRABLE, "index", text)
-
-    def _deleted_topics(self) -> dict[str, int]:
-        """Where the log ended when a topic was deleted, as the broker has noted it."""
-        data = self._disk.read_file(f"{self._root}/{TOMBSTONES}") or b""
-        with suppress(fastjson.InvalidJson, LookupError, TypeError, ValueError):
-            return {name: int(at) for _, kind, name, at in fastjson.loads(data)["gone"] if kind == "topic"}
-        return {}
 
     # ---- the rest
 

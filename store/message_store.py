@@ -174,6 +174,7 @@ class MessageStore(Lookup):
             nursery.start_soon(self._retention.run)
             nursery.start_soon(self._seals.run)
             nursery.start_soon(self._load_numpy)
+            nursery.start_soon(self.remove_dropped)  # those of topics whose deletion the last life did not finish
             task_status.started()
 
     async def _load_numpy(self) -> None:

@@ -23,7 +23,9 @@ from rocketlet.common.message_record import Outline, outline
 from rocketlet.store.checkpoint import CheckpointFile, Progress, checksum, read_progress
 from rocketlet.store.commit_log import CommitLog
 from rocketlet.store.config import StoreConfig
+from rocketlet.store.consume_queue import ConsumeQueue
 from rocketlet.store.consume_queue_table import MANY, ConsumeQueueTable
+from rocketlet.store.deleted_topics import DeletedTopics, read_deleted_topics
 from rocketlet.store.disk import Disk
 from rocketlet.store.dispatch import LastRecord
 from rocketlet.store.errors import CorruptStore
@@ -65,6 +67,7 @@ class RecoveryReport:
     losses: list[Loss] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     queues: list[QueueFinding] = field(default_factory=list)
+    gone: dict[str, int] = field(default_factory=dict)  # topic that was deleted -> queues in the log or on the disk
     index: IndexFinding = field(default_factory=IndexFinding)
     lacks: list[str] = field(default_factory=list)  # what was in the log once and no longer is
     notes: list[str] = field(default_factory=list)
@@ -102,6 +105,8 @@ class RecoveryReport:
                 f"index: {self.index.differing} entries rebuilt, {self.index.surplus} cut,"
                 f" {self.index.chains} links of chains corrected"
             )
+        for topic, count in self.gone.items():
+            lines.append(f"topic {topic} was deleted: its {count} queues are not made again")
         state = "cleanly closed" if self.was_clean else "not cleanly closed"
         lines.append(
             f"the store was {state}; log {self.log_begin} to {self.log_end}, {self.records} records checked from"
@@ -132,6 +137,7 @@ class Recovery:
         self._checkpoint = checkpoint
         self._on_progress = on_progress
         self._report = RecoveryReport()
+        self._deleted = DeletedTopics()
         self._go_on: Callable[[], None] = lambda: None
 
     def run(self, *, whole: bool = False, go_on: Callable[[], None] | None = None) -> RecoveryReport:
@@ -145,6 +151,7 @@ class Recovery:
         refuse_other_layouts(self._disk, self._root)
         report.was_clean = not self._disk.exists(f"{self._root}/{ABORT}")
         self._checkpoint.load()
+        self._deleted = read_deleted_topics(self._disk, self._root)
         self._load()
         progress = read_progress(self._disk, self._root)
         if not self._log.files.files:
@@ -220,6 +227,8 @@ class Recovery:
     def _has_queues(self, progress: Progress) -> bool:
         for name, end in progress.queues.items():
             topic, _, queue_id = name.rpartition("/")
+            if self._deleted.since(topic, progress.log_offset):
+                continue  # its files are being deleted, or those of a new queue of that name
             queue = self._queues.find(topic, int(queue_id))
             if queue is None:
                 return False
@@ -249,8 +258,9 @@ class Recovery:
         """Walk the log, from the progress point if there is one. Raises NotContinuous."""
         begin = progress.log_offset if progress is not None else self._log.begin
         queues = QueueRebuild(
-            self._queues, self._log.begin, progress.queues if progress is not None else None, repair=True
-        )
+            self._queues, self._log.begin, progress.queues if progress is not None else None, repair=True,
+            known_at=begin, deleted=self._deleted,
+        )  # fmt: skip
         index = self._index_rebuild(progress)
         healing = Healing(self._disk, self._log, self._queues, self._root)
         flushed_time = self._checkpoint.times.log_timestamp if progress is None else 0
@@ -266,6 +276,7 @@ class Recovery:
             verify_body=self._config.check_crc_on_recover, on_file=self._report_file,
         )  # fmt: skip
         walk.run(begin)
+        queues.check_deleted()
         return _Walk(walk, queues, index, healing, begin)
 
     def _index_rebuild(self, progress: Progress | None) -> IndexRebuild | None:
@@ -314,15 +325,22 @@ class Recovery:
         if report.cut_bytes:
             report.cut_why = walk.fault.value if walk.fault is not None else "after the last file"
         report.queues = checked.queues.finish(trim=progress is None or not report.was_clean)
+        self._drop(checked.queues.gone)
         if checked.queues.strange_topics:
             report.notes.append(f"{len(checked.queues.strange_topics)} topics have names that get no queue")
         if checked.index is not None:
             report.index = checked.index.finish()
         self._flush(checked)
         report.is_saved = (
-            progress is not None and report.was_clean and not report.changed and not walk.count
+            progress is not None and report.was_clean and not report.changed and not report.gone and not walk.count
             and not self._checkpoint.was_missing
         )  # fmt: skip
+
+    def _drop(self, gone: list[ConsumeQueue]) -> None:
+        """Take queues of deleted topics out of the table; their files are deleted while the store is in use."""
+        self._queues.drop(gone)
+        for queue in gone:
+            self._report.gone[queue.topic] = self._report.gone.get(queue.topic, 0) + 1
 
     def _last_of(self, progress: Progress) -> LastRecord:
         file = self._log.files.find(progress.record_offset)

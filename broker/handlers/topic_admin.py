@@ -97,8 +97,12 @@ class TopicAdmin:
         self._tables.add_tombstone(TOPIC, header.topic, self._store.log.end)
         self._tables.offsets_file.changed()
         await run_all(self._statistics.forgetting(topic=header.topic))
-        await self._store.remove_dropped()
-        await acknowledged(self._tables.topics_file, self._tables.offsets_file, self._tables.tombstones_file)
+        try:
+            # First, for the files of many queues take a while: a start after a kill then leaves the rest of them out,
+            # and without the tombstone it would make all of them again.
+            await acknowledged(self._tables.tombstones_file, self._tables.topics_file, self._tables.offsets_file)
+        finally:
+            await self._store.remove_dropped()  # which makes room on a disk that is full
         self._registration.register_soon()
         return Reply()
 

@@ -30,6 +30,7 @@ from rocketlet.remoting.protocol.offsets import (
 )
 from rocketlet.remoting.request_codes import RequestCode as Code
 from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.store.layout.file_names import TOMBSTONES
 from rocketlet.store.memory_disk import MemoryDisk
 from tests.support.memory_broker import NAME, ROOT, Client, RunningBroker, memory_broker, tags
 from tests.support.virtual_time import START_MS
@@ -135,6 +136,39 @@ class TestTopics:
         async with memory_broker(disk=recreated) as one:
             assert one.broker.store.queue("T", 0) is None
             assert [record.body for record in (await one.pull("T", 1, 0)).records] == [b"new"]
+
+    async def test_a_kill_at_any_step_leaves_a_topic_whole_or_deleted(
+        self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its files go only when the next start knows why."""
+        killed: list[MemoryDisk] = []
+        async with memory_broker(mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=200) as one:
+            for queue_id in range(4):
+                await one.send("T", b"gone", queue_id)
+            await one.send("U", b"stays")
+            change = MemoryDisk._change
+
+            def noting(disk: MemoryDisk) -> None:
+                if disk is one.disk:
+                    killed.append(disk.copy())
+                change(disk)
+
+            monkeypatch.setattr(MemoryDisk, "_change", noting)
+            assert (await ask(one, Code.DELETE_TOPIC_IN_BROKER, topic="T")).code == 0
+            monkeypatch.undo()
+        seen = set()
+        for disk in killed:
+            is_noted = b'"T"' in (disk.read_file(f"{ROOT}/{TOMBSTONES}") or b"")
+            files = sum("/consumequeue/T/" in path for path in disk.files())
+            seen.add((is_noted, files))
+            async with memory_broker(
+                disk=disk, mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=200
+            ) as one:
+                queues = len(one.broker.store.queues.of_topic("T"))
+                assert queues == (0 if is_noted else 4)
+                assert one.broker.store.queue_end("U", 0) == 1
+        assert {(True, files) for files in range(1, 5)} <= seen
+        assert {files for is_noted, files in seen if not is_noted} == {4}
 
     async def test_a_slave_changes_nothing(self, autojump_clock: MockClock) -> None:
         async with memory_broker(broker_role="SLAVE", broker_id=1) as one:

@@ -148,9 +148,9 @@ def test_a_deleted_topic_is_no_damage() -> None:
             model.disk.remove(path)
     assert findings(model) == [(REPAIRABLE, "queue")] * 3
     model.disk.put_file(f"{ROOT}/rocketlet/tombstones.json", b'{"next":2,"gone":[[1,"topic","T",%d]]}' % end)
-    assert findings(model) == [(NOTE, "queue")] * 3
+    assert findings(model) == [(NOTE, "queue")]
     model.disk.put_file(f"{ROOT}/rocketlet/tombstones.json", b'{"next":2,"gone":[[1,"topic","T",%d]]}' % (end - 1))
-    assert sorted(findings(model)) == [(NOTE, "queue")] * 2 + [(REPAIRABLE, "queue")], "one was made again"
+    assert sorted(findings(model)) == [(NOTE, "queue"), (REPAIRABLE, "queue")], "one was made again"
     model.disk.put_file(f"{ROOT}/rocketlet/tombstones.json", b'{"gone":[[1]]}')
     assert findings(model) == [(REPAIRABLE, "queue")] * 3
 
