@@ -2,7 +2,7 @@
 
 Values are Java's, because their type decides how a property's text is read: `Integer` and `Long` literals require a
 whole number in their range, floats accept any number. A bool is an int in Python, so types are checked with
-`type(value) is ...`.
+`type(value) is ...`. Nothing changes a node, but they are not frozen: it would take three times as long to make one.
 
 Java: filter/expression/Expression.java and its kin
 """
@@ -25,19 +25,19 @@ class Long(int):
 Value: TypeAlias = "bool | str | int | float | None"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Constant:
     value: Value
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Property:
     name: str
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BooleanCast:
     """A bare property as a condition: FALSE if the message has it, else NULL. Odd, but Java's."""
 
@@ -45,19 +45,19 @@ class BooleanCast:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Negate:
     operand: Node
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Not:
     operand: Node
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Logic:
     """AND or OR of two or more conditions, evaluated from the left until one decides."""
 
@@ -66,7 +66,7 @@ class Logic:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Comparison:
     operator: str  # = < <= > >=; <> is Not of =, IS NULL is = with the constant NULL
     left: Node
@@ -74,7 +74,7 @@ class Comparison:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Membership:
     operand: Property
     values: frozenset[str]
@@ -82,7 +82,7 @@ class Membership:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TextTest:
     operator: str  # CONTAINS STARTSWITH ENDSWITH
     operand: Node

@@ -20,7 +20,6 @@ Java: filter/parser/SelectorParser.jj
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from rocketlet.broker.filter.expression_tree import (
@@ -39,14 +38,18 @@ from rocketlet.broker.filter.expression_tree import (
     TextTest,
     is_condition,
 )
-from rocketlet.broker.filter.lexer import FLOAT, INTEGER, NAME, STRING, FilterSyntaxError, Lexer, Token
+from rocketlet.broker.filter.lexer import FLOAT, INTEGER, NAME, STRING, FilterSyntaxError, Lexer
 
-MAX_DEPTH: Final = 80  # six Python calls per level here, of the thousand allowed
-MAX_LENGTH: Final = 16_384  # 16 ms to compile
+MAX_DEPTH: Final = 80  # five Python calls per level here, of the thousand allowed
+MAX_LEVELS: Final = 120  # of the tree, and so of calls during evaluation
+MAX_LENGTH: Final = 16_384
 
 _LITERALS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 _ORDERED: Final = frozenset({"<", "<=", ">", ">="})
-_TEXT_TESTS: Final = frozenset({"CONTAINS", "STARTSWITH", "ENDSWITH"})
+_TESTS: Final = frozenset({"BETWEEN", "IN", "CONTAINS", "STARTSWITH", "ENDSWITH"})
+_COMPARING: Final = _ORDERED | _TESTS | {"NOT"}
+_EQUALITY: Final = frozenset({"=", "<>", "IS"})
+_NESTING: Final = frozenset({"+", "-", "NOT", "("})
 
 
 def parse(expression: str) -> Node:
@@ -64,39 +67,51 @@ class _Parser:
     def selector(self) -> Node:
         return self._as_condition(self._any())
 
+    # `part keyword part ...` becomes one node: three-valued AND and OR are associative, including which parts they
+    # evaluate.
+
     def _any(self) -> Node:
-        return self._chain("OR", self._all)
+        lexer, left = self._lexer, self._all()
+        if lexer.kind != "OR":
+            return left
+        terms, at = [self._as_condition(left)], lexer.at
+        while lexer.kind == "OR":
+            lexer.advance()
+            terms.append(self._as_condition(self._all()))
+        return Logic("OR", tuple(terms), at)
 
     def _all(self) -> Node:
-        return self._chain("AND", self._equality)
-
-    def _chain(self, keyword: str, part: Callable[[], Node]) -> Node:
-        """`part keyword part ...` as one node: three-valued AND and OR are associative, including which parts they
-        evaluate."""
-        left = part()
-        if self._lexer.peek().kind != keyword:
+        lexer, left = self._lexer, self._equality()
+        if lexer.kind != "AND":
             return left
-        terms = [self._as_condition(left)]
-        at = self._lexer.peek().at
-        while self._lexer.peek().kind == keyword:
-            self._lexer.take()
-            terms.append(self._as_condition(part()))
-        return Logic(keyword, tuple(terms), at)
+        terms, at = [self._as_condition(left)], lexer.at
+        while lexer.kind == "AND":
+            lexer.advance()
+            terms.append(self._as_condition(self._equality()))
+        return Logic("AND", tuple(terms), at)
 
     def _equality(self) -> Node:
-        left = self._comparison()
-        while (token := self._lexer.peek()).kind in ("=", "<>", "IS"):
-            self._lexer.take()
-            if token.kind == "IS":
+        lexer, left = self._lexer, self._comparison()
+        length = 0
+        while (sign := lexer.kind) in _EQUALITY:
+            at, length = lexer.at, self._longer(length)
+            lexer.advance()
+            if sign == "IS":
                 negated = self._skip("NOT")
                 self._expect("NULL")
-                left = Comparison("=", left, Constant(None, token.at), token.at)
+                left = Comparison("=", left, Constant(None, at), at)
             else:
-                negated = token.kind == "<>"
-                left = self._equals(left, self._comparison(), token.at)
+                negated = sign == "<>"
+                left = self._equals(left, self._comparison(), at)
             if negated:
-                left = Not(left, token.at)
+                left = Not(left, at)
         return left
+
+    def _longer(self, length: int) -> int:
+        """Each part of a chain is a level of the tree; of 8,000, all would be read before it was too deep."""
+        if length > MAX_LEVELS:
+            raise self._lexer.error(f"more than {MAX_LEVELS} levels of conditions", self._lexer.at)
+        return length + 1
 
     def _equals(self, left: Node, right: Node, at: int) -> Node:
         for side in (left, right):
@@ -108,30 +123,33 @@ class _Parser:
         return Comparison("=", left, right, at)
 
     def _comparison(self) -> Node:
-        left = self._unary()
-        while True:
-            token = self._lexer.peek()
-            negated = token.kind == "NOT"
-            operator = self._lexer.peek(1) if negated else token
-            if operator.kind in _ORDERED and not negated:
-                self._lexer.take()
-                left = self._ordered(operator.kind, left, self._unary(), operator.at)
-            elif operator.kind in ("BETWEEN", "IN") or operator.kind in _TEXT_TESTS:
-                if negated:
-                    self._lexer.take()
-                self._lexer.take()
-                left = self._test(left, operator, negated)
-            elif negated:
-                raise self._lexer.error(f"after a value NOT wants BETWEEN, IN or a text test, not {operator}", token.at)
-            else:
-                return left
+        lexer, left = self._lexer, self._unary()
+        length = 0
+        while (operator := lexer.kind) in _COMPARING:
+            at = lexer.at
+            if operator in _ORDERED:
+                lexer.advance()
+                left = self._ordered(operator, left, self._unary(), at)
+                continue
+            negated = operator == "NOT"
+            if negated:
+                operator = lexer.following()
+                if operator not in _TESTS:
+                    lexer.advance()
+                    raise lexer.error(f"after a value NOT wants BETWEEN, IN or a text test, not {lexer.shown()}", at)
+                lexer.advance()
+                at = lexer.at
+            length = self._longer(length)
+            lexer.advance()
+            left = self._test(left, operator, at, negated)
+        return left
 
-    def _test(self, left: Node, operator: Token, negated: bool) -> Node:
-        if operator.kind == "BETWEEN":
-            return self._between(left, operator.at, negated)
-        if operator.kind == "IN":
-            return self._in(left, operator.at, negated)
-        return TextTest(operator.kind, left, self._string(), negated, operator.at)
+    def _test(self, left: Node, operator: str, at: int, negated: bool) -> Node:
+        if operator == "BETWEEN":
+            return self._between(left, at, negated)
+        if operator == "IN":
+            return self._in(left, at, negated)
+        return TextTest(operator, left, self._string(), negated, at)
 
     def _ordered(self, operator: str, left: Node, right: Node, at: int) -> Node:
         for side in (left, right):
@@ -163,57 +181,58 @@ class _Parser:
         return Membership(left, frozenset(values), negated, at)
 
     def _unary(self) -> Node:
-        token = self._lexer.peek()
-        if token.kind not in ("+", "-", "NOT", "("):
+        lexer = self._lexer
+        sign = lexer.kind
+        if sign not in _NESTING:
             return self._primary()
         if self._depth >= MAX_DEPTH:
-            raise self._lexer.error(f"more than {MAX_DEPTH} levels of brackets and signs", token.at)
+            raise lexer.error(f"more than {MAX_DEPTH} levels of brackets and signs", lexer.at)
         self._depth += 1
-        try:
-            return self._nested(self._lexer.take())
-        finally:
-            self._depth -= 1
-
-    def _nested(self, token: Token) -> Node:
-        if token.kind == "+":
-            return self._unary()
-        if token.kind == "-":
-            return Negate(self._unary(), token.at)
-        if token.kind == "NOT":
-            return Not(self._as_condition(self._unary()), token.at)
-        inner = self._any()
-        self._expect(")")
-        return inner
+        at = lexer.at
+        lexer.advance()
+        if sign == "(":
+            node = self._any()
+            self._expect(")")
+        else:
+            node = self._unary()
+            if sign == "-":
+                node = Negate(node, at)
+            elif sign == "NOT":
+                node = Not(self._as_condition(node), at)
+        self._depth -= 1
+        return node
 
     def _primary(self) -> Node:
-        token = self._lexer.peek()
-        if token.kind == STRING:
-            return Constant(self._string(), token.at)
-        self._lexer.take()
-        if token.kind == NAME:
-            return Property(token.text, token.at)
-        if token.kind == INTEGER:
-            return Constant(self._whole_number(token), token.at)
-        if token.kind == FLOAT:
-            return Constant(self._float(token), token.at)
-        if token.kind in _LITERALS:
-            return Constant(_LITERALS[token.kind], token.at)
-        raise self._lexer.error(f"a property, a value or a bracket is missing before {token}", token.at)
+        lexer = self._lexer
+        kind, text, at = lexer.kind, lexer.text, lexer.at
+        if kind == NAME:
+            node: Node = Property(text, at)
+        elif kind == STRING:
+            node = Constant(_content(text), at)
+        elif kind == INTEGER:
+            node = Constant(self._whole_number(text, at), at)
+        elif kind == FLOAT:
+            node = Constant(self._float(text, at), at)
+        elif kind in _LITERALS:
+            node = Constant(_LITERALS[kind], at)
+        else:
+            raise lexer.error(f"a property, a value or a bracket is missing before {lexer.shown()}", at)
+        lexer.advance()
+        return node
 
     def _string(self) -> str:
-        token = self._expect(STRING)
-        return token.text[1:-1].replace("''", "'")
+        return _content(self._expect(STRING))
 
-    def _whole_number(self, token: Token) -> int:
-        number = int(token.text.rstrip("lL"))
+    def _whole_number(self, text: str, at: int) -> int:
+        number = int(text.rstrip("lL"))
         if number > LONG_MAX:
-            raise self._lexer.error(f"{number} is beyond the largest number, {LONG_MAX}", token.at)
+            raise self._lexer.error(f"{number} is beyond the largest number, {LONG_MAX}", at)
         return number if number <= INT_MAX else Long(number)
 
-    def _float(self, token: Token) -> float:
-        number = float(token.text)
+    def _float(self, text: str, at: int) -> float:
+        number = float(text)
         if number == 0.0 or number == float("inf"):
-            raise self._lexer.error(f"{token.text} is beyond the range of doubles, which goes from 4.9E-324", token.at)
+            raise self._lexer.error(f"{text} is beyond the range of doubles, which goes from 4.9E-324", at)
         return number
 
     def _as_condition(self, node: Node) -> Node:
@@ -224,16 +243,23 @@ class _Parser:
         raise self._lexer.error("this is a value, where a condition is needed", node.at)
 
     def _skip(self, kind: str) -> bool:
-        is_next = self._lexer.peek().kind == kind
+        is_next = self._lexer.kind == kind
         if is_next:
-            self._lexer.take()
+            self._lexer.advance()
         return is_next
 
-    def _expect(self, kind: str) -> Token:
-        token = self._lexer.peek()
-        if token.kind != kind:
-            raise self._lexer.error(f"{kind} is missing before {token}", token.at)
-        return self._lexer.take()
+    def _expect(self, kind: str) -> str:
+        lexer = self._lexer
+        if lexer.kind != kind:
+            raise lexer.error(f"{kind} is missing before {lexer.shown()}", lexer.at)
+        text = lexer.text
+        lexer.advance()
+        return text
+
+
+def _content(text: str) -> str:
+    """What a string in quotes says."""
+    return text[1:-1].replace("''", "'")
 
 
 def _is_above(low: Node, high: Node) -> bool:

@@ -33,11 +33,9 @@ from rocketlet.broker.filter.expression_tree import (
 )
 from rocketlet.broker.filter.java_values import READERS, NotComparable, compare, compare_doubles, read_double
 from rocketlet.broker.filter.lexer import FilterSyntaxError
-from rocketlet.broker.filter.parser import parse
+from rocketlet.broker.filter.parser import MAX_LEVELS, parse
 from rocketlet.common.message_properties import find
 from rocketlet.common.sized_cache import SizedCache
-
-MAX_DEPTH: Final = 120  # of the tree, and so of calls during evaluation
 
 Row: TypeAlias = Sequence[str | None]
 _Evaluate: TypeAlias = Callable[[Row], Value]
@@ -105,9 +103,11 @@ class _Compiling:
 
     def compile(self, node: Node, depth: int) -> _Evaluate:
         self.terms += 1
-        if depth > MAX_DEPTH:
-            raise FilterSyntaxError(f"more than {MAX_DEPTH} levels of conditions", self._expression, node.at)
-        match node:
+        if depth > MAX_LEVELS:
+            raise FilterSyntaxError(f"more than {MAX_LEVELS} levels of conditions", self._expression, node.at)
+        match node:  # the most frequent one first
+            case Comparison():
+                return self._comparison(node, depth)
             case Constant(value):
                 return lambda row: value
             case Property():
@@ -121,8 +121,6 @@ class _Compiling:
             case Logic(keyword, terms):
                 parts = [self.compile(term, depth + 1) for term in terms]
                 return _any_of(parts) if keyword == "OR" else _all_of(parts)
-            case Comparison():
-                return self._comparison(node, depth)
             case Membership(operand, values, negated):
                 return _membership(self._text(operand), values, negated)
             case TextTest(keyword, operand, text, negated):
@@ -133,12 +131,15 @@ class _Compiling:
         return operator.itemgetter(slot)
 
     def _negate(self, node: Negate, depth: int) -> _Evaluate:
-        inner = node.operand
+        inner, times = node.operand, 1
+        while isinstance(inner, Negate):
+            inner, times = inner.operand, times + 1
+        self.terms += times - 1
         if isinstance(inner, Constant):
-            value = _negated(inner.value)
+            value = _negated(inner.value, times)
             return lambda row: value
-        operand = self.compile(inner, depth + 1)
-        return lambda row: _negated(operand(row))
+        operand = self.compile(inner, depth + times)
+        return lambda row: _negated(operand(row), times)
 
     def _comparison(self, node: Comparison, depth: int) -> _Evaluate:
         literal = _literal(node.right)
@@ -164,10 +165,12 @@ def _literal(node: Node) -> str | int | float | None:
     return None if isinstance(value, bool) else value
 
 
-def _negated(value: Value) -> Value:
+def _negated(value: Value, times: int = 1) -> Value:
     """A minus sign turns everything but a number into NULL, including any property's text."""
     if value is None or isinstance(value, bool | str):
         return None
+    if times % 2 == 0:
+        return value
     return Long(-value) if isinstance(value, Long) else -value
 
 
