@@ -32,6 +32,10 @@ class SizedCache(Generic[Key, Value]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, key: Key) -> bool:
+        """Whether the value of a key is remembered."""
+        return key in self._entries
+
     def __call__(self, key: Key) -> Value:
         """The value of a key. Raises what the function raises, which is not remembered."""
         entries = self._entries

@@ -279,6 +279,7 @@ class PopMessage:
             return PopRequest(header.consumerGroup, header.topic, queues, limit, 0)
         message_filter: MessageFilter = EVERYTHING
         if header.exp:
+            self._checks.prepare(header.topic, header.exp, header.expType or TAG)
             message_filter = self._checks.filter_of(header.topic, header.exp, header.expType or TAG)
         ask = PopRequest(
             header.consumerGroup,

@@ -5,20 +5,22 @@ Java: broker/processor/PullMessageProcessor.java (processRequest, its first half
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
+
+import trio
 
 from rocketlet.broker.clients import Clients
 from rocketlet.broker.config import Settings
 from rocketlet.broker.filter.lexer import FilterSyntaxError
 from rocketlet.broker.filter.message_filter import MessageFilter, by_consumer_filter, by_origin, by_selector, by_tags
-from rocketlet.broker.filter.selector import compiled
+from rocketlet.broker.filter.selector import compiled, is_ready
 from rocketlet.broker.identity import Identity
 from rocketlet.broker.overload import Overload
 from rocketlet.broker.tables import Tables
 from rocketlet.broker.topic_table import Topic
 from rocketlet.common.subscription import SQL92, TAG, InvalidSubscription, parse_tags
 from rocketlet.common.topic import PERM_READ, RETRY_PREFIX
-from rocketlet.remoting.handler import Refused, Request
+from rocketlet.remoting.handler import Later, Refused, Request
 from rocketlet.remoting.protocol.configuration import SubscriptionGroupConfig
 from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, PullMessageHeader
 from rocketlet.remoting.response_codes import SEE_FAQ, ResponseCode
@@ -43,14 +45,15 @@ class PullChecks:
         self._topic = tables.topics.get
         self._filters = tables.filters
         self._members = clients.consumers.get
+        self._compiling = trio.Lock()
 
     def admit(self, request: Request) -> tuple[SubscriptionGroupConfig, MessageFilter]:
-        """The group and the filter of a new pull."""
+        """The group and the filter of a new pull. Raises Later, see `prepare`."""
         if self._overload.waited_ms:
             self._overload.check(self._settings.now.wait_time_mills_in_pull_queue)
-        return self.check(request)
+        return self.check(request, is_new=True)
 
-    def check(self, request: Request) -> tuple[SubscriptionGroupConfig, MessageFilter]:
+    def check(self, request: Request, *, is_new: bool = False) -> tuple[SubscriptionGroupConfig, MessageFilter]:
         """The same for one that has been parked."""
         header: PullMessageHeader = request.header
         group, topic = self.group_and_topic(header.consumerGroup, header.topic)
@@ -61,7 +64,10 @@ class PullChecks:
                 f"[{topic.read}] consumer:[{request.connection.peer}]",
             )
         if header.sysFlag & SUBSCRIPTION:
-            return group, self._filter_of_pull(header)
+            expression, kind = header.subscription or "", header.expressionType or TAG
+            if is_new:
+                self.prepare(header.topic, expression, kind)
+            return group, self.filter_of(header.topic, expression, kind)
         return group, self._filter_of_heartbeats(header, group, topic)
 
     def group_and_topic(self, group_name: str, topic_name: str) -> tuple[SubscriptionGroupConfig, Topic]:
@@ -86,8 +92,19 @@ class PullChecks:
             raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] pulling message is forbidden")
         return group, topic
 
-    def _filter_of_pull(self, header: PullMessageHeader) -> MessageFilter:
-        return self.filter_of(header.topic, header.subscription or "", header.expressionType or TAG)
+    def prepare(self, topic: str, expression: str, kind: str) -> None:
+        """To be called for an expression in a new request. Raises Later where it is long and not compiled yet.
+
+        The longest takes 10 ms, what is read with it then may take as long again, and the next request of the turn may
+        have another one: so it is compiled in a step of its own, one at a time.
+        """
+        if kind == SQL92 and not is_ready(expression):
+            raise Later(partial(self._compile, topic, expression, kind))
+
+    async def _compile(self, topic: str, expression: str, kind: str) -> None:
+        async with self._compiling:
+            self.filter_of(topic, expression, kind)
+            await trio.lowlevel.checkpoint()
 
     def filter_of(self, topic: str, expression: str, kind: str) -> MessageFilter:
         """The filter for an expression in a request. Raises Refused."""

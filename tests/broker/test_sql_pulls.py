@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import pairwise
+
 import pytest
 import trio
 
+from rocketlet.broker.filter import selector
+from rocketlet.broker.filter.expression_tree import Node
+from rocketlet.common.sized_cache import SizedCache
 from rocketlet.common.subscription import SQL92
 from rocketlet.remoting.protocol.membership import CheckClientBody, SubscriptionData
 from rocketlet.remoting.protocol.pulling import SUBSCRIPTION, SUSPEND
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 from tests.support.memory_broker import RunningBroker, memory_broker
+from tests.support.popping import Popper
 
 BITS = {
     "enable_consume_queue_ext": True,
@@ -141,3 +148,76 @@ async def test_bit_maps_are_stored_beside_the_queue(autojump_clock: trio.testing
         hit = bloom.map_of(bloom.positions("CG", "T"))
         assert [unit and unit.bit_map for unit in units] == [bytes(14), hit, hit]
         assert await bodies(one) == [b"7", b"later"]
+
+
+class TestALongExpression:
+    """It holds the loop for a while, so it is compiled in a step of its own, before the one that reads with it."""
+
+    # Of 14,000 characters each.
+    EXPRESSIONS = tuple(" OR ".join(f"a = {n}" for n in range(first, first + 1200)) for first in (2000, 2001, 2002))
+
+    @pytest.fixture
+    def compiled(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+        """The task that compiles it, for each long expression."""
+        seen: list[object] = []
+        monkeypatch.setattr(selector, "_compiled", SizedCache(selector.Selector, len, 256 << 10))
+        parse = selector.parse
+
+        def noting(expression: str) -> Node:
+            if len(expression) > selector.AT_ONCE:
+                seen.append(trio.lowlevel.current_task())
+            return parse(expression)
+
+        monkeypatch.setattr(selector, "parse", noting)
+        return seen
+
+    async def test_pulls_and_pops_get_what_it_matches(
+        self, autojump_clock: trio.testing.MockClock, compiled: list[object]
+    ) -> None:
+        async with memory_broker() as one:
+            for number in (1999, 2000, 2001, 4000):
+                await one.send("T", b"%d" % number, a=str(number))
+            expression = self.EXPRESSIONS[0]
+            for _ in range(2):
+                found = await one.pull("T", 0, 0, subscription=expression, expressionType=SQL92)
+                assert [record.body for record in found.records] == [b"2000", b"2001"]
+            assert len(compiled) == 1
+            popper = Popper(one)
+            for wanted in ([b"2001"], []):
+                popped = await popper.pop(exp=self.EXPRESSIONS[1], expType="SQL92")
+                assert [message.body for message in popped] == wanted
+            assert len(compiled) == 2
+
+    async def test_requests_of_one_turn_are_served_in_other_steps(
+        self, autojump_clock: trio.testing.MockClock, compiled: list[object]
+    ) -> None:
+        steps: list[tuple[str, int]] = []
+
+        class Steps(trio.abc.Instrument):
+            def after_task_step(self, task: trio.lowlevel.Task) -> None:
+                steps.append((task.name, len(compiled)))
+
+        async with memory_broker() as one:
+            await one.send("T", b"x", a="1")
+            trio.lowlevel.add_instrument(Steps())
+            async with trio.open_nursery() as nursery:
+                for expression in self.EXPRESSIONS:
+                    nursery.start_soon(partial(one.pull, "T", 0, 0, subscription=expression, expressionType=SQL92))
+            assert len(compiled) == 3
+            grown = [after[1] - before[1] for before, after in pairwise(steps)]
+            assert max(grown) == 1
+
+    async def test_a_broken_one_is_refused(self, autojump_clock: trio.testing.MockClock) -> None:
+        async with memory_broker() as one:
+            await one.send("T", b"x", a="1")
+            broken = self.EXPRESSIONS[0] + " !"
+            for expression in (broken, "a = 1 OR " * 2000 + "a"):
+                answer = await one.pull("T", 0, 0, sysFlag=SUBSCRIPTION, subscription=expression, expressionType=SQL92)
+                assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+                assert (await Popper(one).answer(exp=expression, expType="SQL92")).code == 23
+            missing = await one.pull("U", 0, 0, sysFlag=SUBSCRIPTION, subscription=broken, expressionType=SQL92)
+            assert missing.code == ResponseCode.TOPIC_NOT_EXIST
+        async with memory_broker(enable_property_filter=False) as one:
+            await one.send("T", b"x", a="1")
+            answer = await one.pull("T", 0, 0, sysFlag=SUBSCRIPTION, subscription=broken, expressionType=SQL92)
+            assert answer.code == ResponseCode.SYSTEM_ERROR

@@ -25,6 +25,14 @@ def test_a_value_is_computed_once() -> None:
     assert computed == ["a", "b"]
 
 
+def test_what_is_remembered_is_known() -> None:
+    upper, computed = cache(32)
+    assert "a" not in upper
+    upper("a")
+    assert "a" in upper
+    assert computed == ["a"]
+
+
 def test_the_least_recently_used_entry_is_evicted_first() -> None:
     upper, computed = cache(32)
     for number in range(16):
