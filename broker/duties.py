@@ -71,6 +71,7 @@ class Duties:
             parts.tables.fit(parts.store)
             if parts.store.log.end:  # otherwise nobody can have consumed anything
                 parts.locks.succeed(monotonic_ms())
+        await parts.tables.lower_tombstones(parts.store)
         parts.halves.recover()
         self._delays = self._new_delays()
         check = TransactionCheck(

@@ -142,6 +142,21 @@ class Tables:
         self.tombstones_file.changed()
         self.changes.notify()
 
+    async def lower_tombstones(self, store: MessageStore) -> None:
+        """After a power cut, or where a slave becomes the master, the log may end before a deletion that is noted: then
+        all of it is from before the deletion, and what comes now, at the same offsets, is not."""
+        end = store.log.end
+        lowered = self.tombstones.lower(end)
+        if not lowered:
+            return
+        self.tombstones_file.changed()
+        self.changes.notify()
+        await store.drop_where(lambda queue: queue.topic in lowered and queue.log_end() <= end)
+        try:
+            await self.tombstones_file.saved()
+        except NotSaved as error:
+            log.error("%s; after a kill, messages of topics that are made again may be taken for deleted ones", error)
+
     def fit(self, store: MessageStore) -> None:
         """Make the tables consistent with the log when a slave becomes the master: the master may have gone before all
         its tables were replicated. Topics with messages are created, offsets beyond their queues are moved back."""

@@ -61,6 +61,13 @@ class Tombstones:
         """Where the log ended when a topic was deleted: what lies before is none of its messages any more."""
         return {stone.name: stone.log_offset for stone in self._stones.values() if stone.kind == TOPIC}
 
+    def lower(self, log_end: int) -> set[str]:
+        """Have no topic deleted later in the log than that; returns the topics that were. Slaves hear of it."""
+        later = [name for name, log_offset in self.deleted_topics().items() if log_offset > log_end]
+        for name in later:
+            self.add(TOPIC, name, log_end)
+        return set(later)
+
     def has(self, stone: Tombstone) -> bool:
         """Whether this deletion is already known, under any number."""
         present = self._stones.get((stone.kind, stone.name))

@@ -170,6 +170,23 @@ class TestTopics:
         assert {(True, files) for files in range(1, 5)} <= seen
         assert {files for is_noted, files in seen if not is_noted} == {4}
 
+    async def test_a_topic_deleted_later_in_the_log_than_a_power_cut_left_of_it_can_be_made_again(
+        self, autojump_clock: MockClock
+    ) -> None:
+        async with memory_broker() as one:
+            await one.send("T", b"gone")
+            await ask(one, Code.DELETE_TOPIC_IN_BROKER, topic="T")
+            end = one.broker.store.log.end
+            disk = one.disk.copy()
+        tombstones = json.loads(disk.read_file(f"{ROOT}/{TOMBSTONES}") or b"")
+        tombstones["gone"][0][3] = end + 100_000
+        disk.write_file(f"{ROOT}/{TOMBSTONES}", json.dumps(tombstones).encode())
+        async with memory_broker(disk=disk) as one:
+            assert (await one.send("T", b"new")).code == 0
+            disk = one.disk.copy()
+        async with memory_broker(disk=disk) as one:
+            assert [record.body for record in (await one.pull("T", 0, 0)).records] == [b"new"]
+
     async def test_a_slave_changes_nothing(self, autojump_clock: MockClock) -> None:
         async with memory_broker(broker_role="SLAVE", broker_id=1) as one:
             assert (await ask(one, Code.UPDATE_AND_CREATE_TOPIC, topic="T")).code == ResponseCode.SYSTEM_ERROR
