@@ -8,8 +8,9 @@ exists:
              2  the progress point is deleted if it lies beyond the cut
              3  seals of what is cut and the log's later files are deleted, and the tail of the truncated one is zeroed
              4  the store is marked as not cleanly closed, so that recovery repairs queues and index
-             5  the epochs are cut
-             6  the intent is deleted
+             5  deletions of topics that are noted at a later offset are moved to the cut
+             6  the epochs are cut
+             7  the intent is deleted
 
 Every step may be repeated: after a crash `finish` starts again, and what was copied is not copied again. The store is
 not opened while the intent exists.
@@ -28,6 +29,7 @@ import msgspec
 from rocketlet.failover.own_state import OwnState, OwnStateFile
 from rocketlet.store.checkpoint import read_progress
 from rocketlet.store.config import StoreConfig
+from rocketlet.store.deleted_topics import lower_deletions
 from rocketlet.store.disk import Disk
 from rocketlet.store.errors import CorruptStore
 from rocketlet.store.layout.file_names import ABORT, CHECKPOINT, PROGRESS, offset_name, parse_offset
@@ -92,6 +94,7 @@ def finish(disk: Disk, config: StoreConfig, state_file: OwnStateFile, state: Own
     # These would prove that the cut bytes were in the log, and recovery would put lost records in their place.
     drop_seals(disk, root, intent.cut - intent.cut % config.mapped_file_size_commit_log)
     _cut(disk, config, intent.cut)
+    lower_deletions(disk, root, intent.cut)
     state = replace(state, epochs=state.epochs.cut(intent.cut))
     state_file.write(state)
     disk.remove(f"{root}/{INTENT}")

@@ -9,6 +9,7 @@ Java: none; there the queues of a deleted topic come back after a kill
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 
 from rocketlet.common import fastjson
@@ -36,6 +37,17 @@ class DeletedTopics:
     def before(self, topic: str, log_offset: int) -> bool:
         """Whether the topic was deleted before a record of it was appended there."""
         return self._ends.get(topic, _NEVER) <= log_offset
+
+
+def lower_deletions(disk: Disk, root: str, log_end: int) -> None:
+    """The log is cut there: what it gets at the same offsets was not deleted. Raises OSError."""
+    for path in (f"{root}/{TOMBSTONES}", f"{root}/{TOMBSTONES}.bak"):
+        data = disk.read_file(path) or b""
+        with suppress(fastjson.InvalidJson, LookupError, TypeError, ValueError):
+            body = fastjson.loads(data)
+            lowered = [[number, kind, name, min(int(at), log_end)] for number, kind, name, at in body["gone"]]
+            if lowered != body["gone"]:
+                disk.write_file(path, json.dumps({**body, "gone": lowered}).encode())
 
 
 def read_deleted_topics(disk: Disk, root: str) -> DeletedTopics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from rocketlet.failover import truncation
 from rocketlet.failover.epochs import Epochs
 from rocketlet.failover.own_state import OwnState, OwnStateFile
 from rocketlet.store.config import FlushDiskType, StoreConfig
+from rocketlet.store.layout.file_names import TOMBSTONES
 from rocketlet.store.memory_disk import MemoryDisk, PowerCut
 from rocketlet.store.message import Put
 from rocketlet.store.message_store import MessageStore
@@ -84,6 +86,23 @@ async def test_the_log_ends_at_the_cut_and_the_rest_is_kept_aside(kept: int, aut
     assert end == cut
     assert sum(b"%d" % number * 40 in b"".join(found) for number in range(kept)) == kept
     assert finish(disk) == state, "there is nothing left to do"
+
+
+async def test_what_comes_instead_of_the_cut_bytes_was_not_deleted(autojump_clock: MockClock) -> None:
+    disk, ends = await filled(40)
+    gone = [[1, "group", "G", 0], [2, "topic", "T", ends[-1]], [3, "topic", "U", ends[2]]]
+    disk.write_file(f"store/{TOMBSTONES}", json.dumps({"next": 4, "gone": gone}).encode())
+    truncation.intend(disk, CONFIG, truncation.Intent(ends[6], ends[-1], 4))
+    finish(disk)
+    assert json.loads(disk.read_file(f"store/{TOMBSTONES}") or b"") == {
+        "next": 4, "gone": [[1, "group", "G", 0], [2, "topic", "T", ends[6]], [3, "topic", "U", ends[2]]]
+    }  # fmt: skip
+    store = MessageStore(disk, CONFIG, ManualClock())
+    await store.open()
+    assert store.put(message(40)).end <= ends[-1]
+    store.settle()
+    assert [len(part) for part in store.get("T", 0, 0, 10).slices]
+    assert (await bodies(disk.copy()))[0]
 
 
 @pytest.mark.parametrize("kept", [0, 7, 30])
