@@ -69,6 +69,9 @@ class AsyncioBridge(Bridge):
         self._run.check()
         self.thread.post(partial(function, *args) if args else function)
 
+    def post(self, function: Callable[[], object]) -> None:
+        self.thread.post(function)
+
     def back(self, job: Callable[[], object]) -> None:
         """Call a plain function on asyncio's loop, soon; from the engine's thread."""
         self._back.append(job)
@@ -136,7 +139,11 @@ class AsyncioBridge(Bridge):
             finished = trio.Event()
             future = asyncio.run_coroutine_threadsafe(run(*args), self._loop)
             future.add_done_callback(lambda _: self.thread.post(finished.set))
-            await finished.wait()
+            try:
+                await finished.wait()
+            except trio.Cancelled:  # the client ends, and what it called is not to outlive it
+                future.cancel()
+                raise
             return future.result()
 
         return call

@@ -86,6 +86,10 @@ class Bridge:
         self.check_loop()
         function(*args)
 
+    def post(self, function: Callable[[], object]) -> None:
+        """The same without waiting for it, and without looking whether the engine has died."""
+        function()
+
     def callback(self, function: Callable[[], object]) -> Callable[[], object]:
         """A user's function in a form that the engine can call on its own loop; it runs where user code may run."""
 

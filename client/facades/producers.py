@@ -264,6 +264,12 @@ class SendingInTransactions(Sending, Generic[CheckerT, ExecutorT]):
     def _make_engine(self, bridge: Bridge, world: World) -> ProducerEngine:
         return TransactionEngine(self.group, self.config, world, bridge.user_call(self._checker), self._hooks)
 
+    async def _opened(self, bridge: Bridge, engine: ProducerEngine) -> None:
+        await super()._opened(bridge, engine)
+        assert isinstance(engine, TransactionEngine)
+        # Last, and not before: a checker may use this producer.
+        bridge.post(engine.may_check.set)
+
     @shared
     async def send_in_transaction(
         self,

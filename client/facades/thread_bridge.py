@@ -81,6 +81,9 @@ class ThreadBridge(Bridge):
         self.run.check()
         self.thread.call(called, function, *args)
 
+    def post(self, function: Callable[[], object]) -> None:
+        self.thread.post(function)
+
     def send_port(self, engine: ProducerEngine) -> ThreadPort:
         self._port = ThreadPort(self, engine)
         return self._port

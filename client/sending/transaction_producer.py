@@ -20,6 +20,7 @@ from types import NoneType
 from typing import Any, TypeAlias
 
 import msgspec
+import trio
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import RAISED_BY_USERS, ClientError, InvalidMessage, shown
@@ -74,6 +75,8 @@ class TransactionEngine(ProducerEngine):
     ) -> None:
         super().__init__(group, config, world, hooks)
         self._check = check
+        self.may_check = trio.Event()
+        """Checks wait until it is set: a broker may ask while the producer starts, and a checker may use it."""
         self.session.known_everywhere = True
         self.session.handlers[int(RequestCode.CHECK_TRANSACTION_STATE)] = Handler(
             self._on_check, CheckTransactionStateHeader, "client", longest_body=None
@@ -129,6 +132,7 @@ class TransactionEngine(ProducerEngine):
         message_id = message.message_id
         unique_id = message.properties.get(names.UNIQ_KEY) or header.msgId or ""
         region_id = message.properties.get(names.MSG_REGION)
+        await self.may_check.wait()
         try:
             state = checked_state(await self._check(message)) or TransactionState.UNKNOWN
         except RAISED_BY_USERS as error:
