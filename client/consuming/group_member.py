@@ -21,7 +21,9 @@ from rocketlet.client.consuming.running_info import ConsumerStatistics, queue_in
 from rocketlet.client.consuming.selector import Selection, subscription_of
 from rocketlet.client.errors import ClientError
 from rocketlet.client.talking.broker_calls import subscription_data
+from rocketlet.client.talking.route_cache import Route
 from rocketlet.client.talking.session import Session, World
+from rocketlet.client.talking.side_by_side import for_each
 from rocketlet.client.talking.topic_queries import TopicQueries
 from rocketlet.client.validators import check_group, check_name, check_queue
 from rocketlet.common import topic as topics
@@ -34,6 +36,8 @@ from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.client.group_member")
+
+_MOST_ASKED = 3  # brokers for the members of a group, one after the other; then it is tried again later
 
 
 class GroupMember:
@@ -122,27 +126,40 @@ class GroupMember:
         """Raises Refused for an SQL condition that a broker cannot filter by."""
         for subscription in list(self.subscriptions.values()):
             route = self.session.routes.get(subscription.topic)
-            if subscription.expression_type == TAG or route is None:
-                continue
-            for address in filter(None, map(self.session.routes.reader, route.addresses)):
+            if subscription.expression_type != TAG and route is not None:
+                await self._check_filter(subscription, route)
+
+    async def _check_filter(self, subscription: Subscription, route: Route) -> None:
+        failures: list[ClientError] = []
+
+        async def check(address: str) -> None:
+            try:
                 await self.session.brokers.check_subscription(address, self.session.client_id, self.group, subscription)
+            except ClientError as error:
+                failures.append(error)
+                asking.cancel()
+
+        with trio.CancelScope() as asking:
+            await for_each(list(filter(None, map(self.session.routes.reader, route.addresses))), check)
+        if failures:
+            raise failures[0]
 
     # ---- to the brokers
 
     async def introduce_to_brokers(self) -> None:
         """Ask for the routes of all topics, have filters checked, and make this consumer known."""
-        for topic in list(self.topics_in_use()):
-            await self.session.try_to_refresh(topic)
+        await for_each(list(self.topics_in_use()), self.session.try_to_refresh)
         await self.check_filters()
-        await self.session.heartbeat()
+        await self.session.heartbeats.to_all()
 
     async def members(self, topic: str) -> list[str] | None:
-        """The group's client ids, from any broker of the topic that answers; None if none does."""
+        """The group's client ids, from any broker of the topic that answers; None if none of a few does."""
         routes = self.session.routes
         route = routes.get(topic)
-        names = list(route.addresses) if route is not None else []
-        self.session.world.random.shuffle(names)
-        for address in filter(None, map(routes.reader, names)):
+        addresses = list(filter(None, map(routes.reader, route.addresses))) if route is not None else []
+        self.session.world.random.shuffle(addresses)
+        addresses.sort(key=lambda address: not self.session.heartbeats.are_answered_by(address))
+        for address in addresses[:_MOST_ASKED]:
             try:
                 return await self.session.brokers.members(address, self.group)
             except ClientError as error:

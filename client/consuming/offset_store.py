@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
-from rocketlet.client.errors import ClientError, NoRoute
+from rocketlet.client.errors import ClientError, NoRoute, TimedOut, Unreachable
 from rocketlet.client.talking.broker_calls import BrokerCalls
+from rocketlet.client.talking.side_by_side import for_each
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.errors import BodyError
 from rocketlet.remoting.protocol.offsets import ResetOffsetBody
@@ -68,19 +70,31 @@ class RemoteOffsets(OffsetStore):
         return offset if offset is not None and offset >= 0 else None
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        for queue in list(queues):
+        # Even if it has not changed: a commit is one-way, and the last one may not have arrived.
+        by_address: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
             offset = self._noted.get(queue)
             if offset is None:
                 continue
-            # Even if it has not changed: a commit is one-way, and the last one may not have arrived.
             address = self._reader(queue.broker_name)
             if address is None:
                 log.warning("offset %d of %s cannot be committed: its broker is in no route", offset, queue)
-                continue
+            else:
+                by_address.setdefault(address, []).append(queue)
+        await for_each(list(by_address.items()), partial(self._commit, wait))
+
+    async def _commit(self, wait: bool, place: tuple[str, list[MessageQueue]]) -> None:
+        address, queues = place
+        for queue in queues:
+            offset = self._noted.get(queue)
+            if offset is None:
+                continue  # given up meanwhile
             try:
                 await self._brokers.commit(address, self._group, queue, offset, wait=wait)
             except ClientError as error:
                 log.warning("offset %d of %s was not committed: %s", offset, queue, error)
+                if isinstance(error, (Unreachable, TimedOut)):
+                    return  # so would be the others, each after as long
 
 
 class LocalOffsets(OffsetStore):

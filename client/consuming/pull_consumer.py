@@ -52,7 +52,7 @@ class PullEngine(GroupMember):
         wire = self.wire_topic(topic)
         self._subscribed(wire, "*")
         route = await self.session.route(wire)
-        await self.session.heartbeat()
+        await self.session.heartbeats.to_all()
         members = await self.members(wire)
         if members is None:
             raise NoRoute("no broker answers with the members of the group", topic=topic)

@@ -130,7 +130,7 @@ class PullLoop:
             log.warning("pull of %s at %d failed: %s", self._queue.queue, self._queue.pulled_to, error)
         self._broker_id = MASTER
         if isinstance(error, Refused) and error.code in _UNKNOWN_HERE:
-            self._session.heartbeat_soon()
+            self._session.heartbeats.soon()
         await trio.sleep(_AFTER_ERROR)
 
     async def _pull(self) -> None:

@@ -23,6 +23,8 @@ from rocketlet.remoting.handler import Handler, Reply, Request
 from rocketlet.remoting.protocol.membership import NotifyConsumerIdsChangedHeader
 from rocketlet.remoting.request_codes import RequestCode
 
+_LONGEST_WAIT = 5.0  # of a start for its first queues, whatever their brokers do
+
 
 class QueueHolder(GroupMember, Puller):
     """One consumer with queues. Lives on its loop."""
@@ -56,9 +58,12 @@ class QueueHolder(GroupMember, Puller):
     # ---- life
 
     async def _begin(self, nursery: trio.Nursery) -> None:
-        """Register with the brokers and acquire the first queues."""
+        """Register with the brokers and acquire the first queues, as many as can be had soon."""
         await super()._begin(nursery)
-        await nursery.start(self.rebalance.run)
+        balanced = trio.Event()
+        nursery.start_soon(self.rebalance.run, balanced.set)
+        with trio.move_on_after(_LONGEST_WAIT):
+            await balanced.wait()
 
     # ---- subscriptions
 
@@ -77,13 +82,13 @@ class QueueHolder(GroupMember, Puller):
         """Unsubscribe; its queues are released."""
         self.subscriptions.pop(self.wire_topic(topic), None)
         if self._running:
-            self.session.start_task(self.session.heartbeat)
+            self.session.start_task(self.session.heartbeats.to_all)
             self.rebalance.wake()
 
     async def _subscribed(self, topic: str, pulled: list[ProcessQueue]) -> None:
         if not pulled:
             await self.session.try_to_refresh(topic)
-        await self.session.heartbeat()
+        await self.session.heartbeats.to_all()
         self._pull_anew(pulled)
         self.rebalance.wake()
 

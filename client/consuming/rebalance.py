@@ -27,7 +27,8 @@ from rocketlet.client.config import ConsumeFrom
 from rocketlet.client.consuming import queue_allocation
 from rocketlet.client.consuming.group_member import GroupMember
 from rocketlet.client.consuming.process_queue import ProcessQueue, Totals
-from rocketlet.client.errors import RAISED_BY_USERS, ClientError
+from rocketlet.client.errors import RAISED_BY_USERS, ClientError, TimedOut, Unreachable
+from rocketlet.client.talking.side_by_side import for_each
 from rocketlet.client.validators import checked_queues
 from rocketlet.client.wakeup import Wakeup
 from rocketlet.common.message import MessageQueue
@@ -79,12 +80,12 @@ class Rebalance:
         """Balance now: the members of the group, the routes or the subscriptions have changed."""
         self._wakeup.set()
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Balance until cancelled; started after the first round."""
+    async def run(self, balanced: Callable[[], object]) -> None:
+        """Balance until cancelled; `balanced` is called after the first round."""
         if self._locking:
             self._member.session.start_task(self._renew_locks)
         await self.balance()
-        task_status.started()
+        balanced()
         interval = self._member.config.rebalance_interval
         pauses = retry_pauses(_MAX_PAUSE)
         while True:
@@ -142,7 +143,7 @@ class Rebalance:
             return None
         if self._client_id not in members:
             log.warning("a broker of %s does not list this client in %s yet; sending heartbeats", topic, self._group)
-            await self._member.session.heartbeat()
+            await self._member.session.heartbeats.to_all()
             return None
         try:
             allocation = self._member.config.allocation
@@ -157,10 +158,18 @@ class Rebalance:
 
     async def _take(self, queues: list[MessageQueue]) -> None:
         locked = await self._lock(queues) if self._locking else dict.fromkeys(queues, True)
+        if not all(map(locked.get, queues)):
+            self._incomplete = True
+        ours = _by_broker(filter(locked.get, queues))
+        ours.sort(key=lambda part: not self._answers(part[0].broker_name))
+        await for_each(ours, self._take_of_one_broker)
+
+    def _answers(self, broker_name: str) -> bool:
+        address = self._routes.reader(broker_name)
+        return address is not None and self._member.session.heartbeats.are_answered_by(address)
+
+    async def _take_of_one_broker(self, queues: list[MessageQueue]) -> None:
         for queue in queues:
-            if not locked.get(queue):
-                self._incomplete = True
-                continue
             offset = self._restarting.pop(queue, None)
             if offset is None:
                 try:
@@ -168,6 +177,8 @@ class Rebalance:
                 except ClientError as error:
                     log.warning("%s is not consumed yet, its offset is not known: %s", queue, error)
                     self._incomplete = True
+                    if isinstance(error, (Unreachable, TimedOut)):
+                        return  # so would be the others of this broker, each after as long
                     continue
             now = trio.current_time() * 1000
             process_queue = self.new_process_queue(queue, offset)
@@ -241,20 +252,20 @@ class Rebalance:
 
     async def _lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, bool]:
         """Whether each is locked for this client now; without those whose broker does not say so."""
-        by_broker: dict[str, list[MessageQueue]] = {}
-        for queue in queues:
-            by_broker.setdefault(queue.broker_name, []).append(queue)
         answers: dict[MessageQueue, bool] = {}
-        for name, part in by_broker.items():
-            address = self._routes.master(name)
+
+        async def lock(part: list[MessageQueue]) -> None:
+            address = self._routes.master(part[0].broker_name)
             if address is None:
-                continue
+                return
             try:
                 locked = await self._brokers.lock(address, self._client_id, self._group, part)
             except ClientError as error:
                 log.warning("queues of %s could not be locked: %s", self._group, error)
             else:
                 answers.update((queue, queue in locked) for queue in part)
+
+        await for_each(_by_broker(queues), lock)
         return answers
 
     async def _unlock(self, queue: MessageQueue) -> None:
@@ -286,3 +297,11 @@ class Rebalance:
         process_queue.locked = False
         process_queue.drop()
         self.wake()
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> list[list[MessageQueue]]:
+    """The queues of each broker together, in their order."""
+    groups: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        groups.setdefault(queue.broker_name, []).append(queue)
+    return list(groups.values())

@@ -69,7 +69,7 @@ class SimpleEngine(GroupMember):
         """Receive no more messages of this topic."""
         check_name(topic)
         if self.subscriptions.pop(self.wire_topic(topic), None) is not None:
-            await self.session.heartbeat()
+            await self.session.heartbeats.to_all()
 
     # ---- receiving
 

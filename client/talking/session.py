@@ -2,8 +2,8 @@
 
 There are three periodic tasks, so that a slow one does not hold up the others: one refreshes the routes of all topics
 in use every 30 s (at once at first) and forgets what vanished; one asks for missing routes, at first each second; one
-sends heartbeats to all known brokers every 30 s. Subscribers are notified of changed routes. A new broker gets its
-heartbeat at once, and so does one that returns, because it has forgotten its clients.
+sends heartbeats to all known brokers every 30 s (`heartbeats`). Subscribers are notified of changed routes. A new
+broker gets its heartbeat at once, and so does one that returns, because it has forgotten its clients.
 
 A producer of transactions is known to all masters of all clusters from its start on (`known_everywhere`): any of them
 may have to ask it about a transaction of its group.
@@ -17,6 +17,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -27,9 +28,10 @@ from rocketlet.client.consuming.received_messages import MessageReader
 from rocketlet.client.errors import ClientClosed, ClientError, InvalidUse, NoRoute
 from rocketlet.client.talking import identity
 from rocketlet.client.talking.broker_calls import BrokerCalls
+from rocketlet.client.talking.heartbeats import Heartbeats
 from rocketlet.client.talking.namesrv_calls import NamesrvCalls, no_route
 from rocketlet.client.talking.route_cache import MASTER, Route, RouteCache, borrowed_route, route_of
-from rocketlet.client.wakeup import Wakeup
+from rocketlet.client.talking.side_by_side import for_each
 from rocketlet.common.clock import WallClock, system_clock
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.retry_pauses import retry_pauses
@@ -77,6 +79,13 @@ class Session:
         self.routes = RouteCache()
         self.namesrv = NamesrvCalls(self, addresses, world.random, config.request_timeout)
         self.brokers = BrokerCalls(self, config.request_timeout, vip=config.vip_channel)
+        self.heartbeats = Heartbeats(
+            self.brokers,
+            self._heartbeat_targets,
+            self._heartbeat_body,
+            interval=config.heartbeat_interval,
+            timeout=config.request_timeout,
+        )
         self.reader = MessageReader(config.namespace, config.max_inflated_size)
         # What the client's one producer or consumer adds.
         self.producer_groups: list[str] = [INNER_PRODUCER_GROUP]
@@ -89,9 +98,6 @@ class Session:
         self._cluster_masters: set[str] | None = None
         self._default_topics: dict[str, tuple[str, int]] = {}
         self._fetching: dict[str, trio.Event] = {}
-        self._greeted: set[str] = set()
-        self._known_by: set[str] = set()
-        self._heartbeat_wanted = Wakeup()
         self._pool: ConnectionPool | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -103,7 +109,7 @@ class Session:
             hooks.append(Signer(self.config.access_key, self.config.secret_key, self.config.security_token))
         network = self.world.network or TcpNetwork()
         # Created only now, because it copies the handlers.
-        events = [_Returns(self.heartbeat_soon)]
+        events = [_Returns(self.heartbeats.soon)]
         try:
             self._pool = ConnectionPool(network, _pool_config(self.config), self.handlers, hooks=hooks, events=events)
         except SettingsError as error:
@@ -112,7 +118,7 @@ class Session:
             self._nursery = nursery
             nursery.start_soon(self._refresh_forever)
             nursery.start_soon(self._look_for_missing)
-            nursery.start_soon(self._heartbeat_forever)
+            nursery.start_soon(self.heartbeats.run)
             try:
                 yield nursery
             finally:
@@ -207,7 +213,7 @@ class Session:
         log.info("route of %s: %d queues to write, %d to read", route.topic, len(route.writable), len(route.readable))
         if self.on_changed_route is not None:
             self.on_changed_route()
-        self._heartbeat_new_brokers()
+        self.heartbeats.greet_new()
 
     async def _learn_cluster(self) -> None:
         try:
@@ -217,7 +223,7 @@ class Session:
             return
         brokers = cluster.brokerAddrTable.values()
         self._cluster_masters = {broker.brokerAddrs[MASTER] for broker in brokers if MASTER in broker.brokerAddrs}
-        self._heartbeat_new_brokers()
+        self.heartbeats.greet_new()
 
     async def _refresh_forever(self) -> None:
         while True:
@@ -228,7 +234,7 @@ class Session:
             vanished = self.routes.forget_vanished()
             if vanished:
                 log.info("brokers that are in no route any longer: %s", ", ".join(sorted(vanished)))
-                self._greeted &= self._heartbeat_targets()
+                self.heartbeats.forget_vanished()
             await trio.sleep(self.config.route_interval)
 
     async def _look_for_missing(self) -> None:
@@ -243,7 +249,7 @@ class Session:
                 pauses = self._pauses()
             if self.known_everywhere and not self._cluster_masters:
                 await self._learn_cluster()
-            self._heartbeat_new_brokers()
+            self.heartbeats.greet_new()
             for topic in missing:
                 await self.try_to_refresh(topic, logging.INFO)
 
@@ -256,74 +262,35 @@ class Session:
 
     # ---- heartbeats
 
-    def _needs_heartbeats(self) -> bool:
-        return self.consumer_data is not None or len(self.producer_groups) > 1
-
     def _heartbeat_targets(self) -> set[str]:
         # Slaves keep no producers; they serve pulls, for which they must know the group.
         addresses = self.routes.all_addresses() if self.consumer_data is not None else set(self.routes.masters())
         return addresses | (self._cluster_masters or set())
 
-    def _heartbeat_new_brokers(self) -> None:
-        """Heartbeats to brokers that have had none yet, or could not be reached."""
-        new_brokers = self._heartbeat_targets() - self._greeted
-        if new_brokers and self._nursery is not None and self._needs_heartbeats():
-            self._greeted |= new_brokers
-            self._nursery.start_soon(self._heartbeat_to, sorted(new_brokers))
-
-    async def _heartbeat_forever(self) -> None:
-        while True:
-            await self.heartbeat()
-            await self._heartbeat_wanted.wait(self.config.heartbeat_interval)
-
-    async def heartbeat(self) -> None:
-        """Send a heartbeat to all known brokers, now."""
-        if not self._needs_heartbeats():
-            return
-        addresses = self._heartbeat_targets()
-        self._greeted |= addresses
-        await self._heartbeat_to(sorted(addresses))
-
-    async def _heartbeat_to(self, addresses: list[str]) -> None:
-        body = HeartbeatData(
+    def _heartbeat_body(self) -> bytes | None:
+        if self.consumer_data is None and len(self.producer_groups) == 1:
+            return None
+        return HeartbeatData(
             clientID=self.client_id,
             producerDataSet=[ProducerData(groupName=group) for group in self.producer_groups],
             consumerDataSet=[self.consumer_data()] if self.consumer_data is not None else [],
         ).to_json()
-        async with trio.open_nursery() as nursery:
-            for address in addresses:
-                nursery.start_soon(self._heartbeat_one, address, body)
-
-    async def _heartbeat_one(self, address: str, body: bytes) -> None:
-        try:
-            await self.brokers.heartbeat(address, body)
-        except ClientError as error:
-            self._greeted.discard(address)
-            self._known_by.discard(address)
-            log.warning("heartbeat failed: %s", error)
-        else:
-            self._known_by.add(address)
-
-    def heartbeat_soon(self) -> None:
-        """Some broker does not know this client, or its subscription; send all of them a heartbeat."""
-        self._heartbeat_wanted.set()
 
     async def introduce(self, topic: str, default_topic: str, default_queues: int) -> None:
         """Make sure that the brokers of a topic know this client before they have to call it back. Raises NoRoute."""
         route = await self.publish_route(topic, default_topic, default_queues)
         masters = {self.routes.master(queue.broker_name) for queue in route.writable}
-        new_brokers = {master for master in masters if master is not None} - self._known_by
-        if new_brokers:
-            await self._heartbeat_to(sorted(new_brokers))
+        await self.heartbeats.to(
+            {master for master in masters if master is not None and not self.heartbeats.are_answered_by(master)}
+        )
 
     async def unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
         """Unregister from all brokers, at shutdown. A broker that cannot be reached will notice by itself."""
+        addresses = sorted(self._heartbeat_targets(), key=lambda each: not self.heartbeats.are_answered_by(each))
         with trio.move_on_after(self.config.request_timeout):
-            async with trio.open_nursery() as nursery:
-                for address in self._heartbeat_targets():
-                    nursery.start_soon(self._unregister_one, address, producer_group, consumer_group)
+            await for_each(addresses, partial(self._unregister_one, producer_group, consumer_group))
 
-    async def _unregister_one(self, address: str, producer_group: str | None, consumer_group: str | None) -> None:
+    async def _unregister_one(self, producer_group: str | None, consumer_group: str | None, address: str) -> None:
         try:
             await self.brokers.unregister(address, self.client_id, producer_group, consumer_group)
         except ClientError as error:

@@ -29,7 +29,7 @@ from rocketlet.common.message_record import decode_batch
 from rocketlet.remoting.handler import AsyncFunction, Handler, PlainFunction, Reply, Request
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.membership import ConsumerListBody, HeartbeatData, LockBatchAnswerBody, LockBatchBody
-from rocketlet.remoting.protocol.routing import BrokerData, QueueData, TopicRouteData
+from rocketlet.remoting.protocol.routing import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.server import Server
 from tests.support.virtual_time import START_MS
@@ -60,6 +60,8 @@ class Script:
     bodies: list[bytes] = field(default_factory=list)
     perm: int = 6
     topics: set[str] | None = None
+    silent: dict[str, str] = field(default_factory=dict)
+    """More brokers in the name server's answers, by name: nothing answers at their addresses."""
     _scripted: dict[tuple[str, int], deque[Answer]] = field(default_factory=lambda: defaultdict(deque))
     _offsets: dict[tuple[str, str, str], int] = field(default_factory=lambda: defaultdict(int))
     _members: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -77,6 +79,12 @@ class Script:
 
     def address(self, broker: str) -> str:
         return f"{HOST}:{10911 + 10 * self.names.index(broker)}"
+
+    def add_silent(self, count: int) -> None:
+        """Add brokers to all routes that swallow whatever is sent to them."""
+        for number in range(count):
+            self.silent[f"silent-{number}"] = address = f"10.9.{number >> 8}.{number & 255}:10911"
+            self.network.isolate(address)
 
     def next(self, broker: str, code: RequestCode, *answers: Answer) -> None:
         """The next requests of this code at this broker get these answers."""
@@ -104,6 +112,7 @@ class Script:
     def handlers(self, broker: str) -> dict[int, Handler]:
         usual: dict[int, Callable[[str, Request], Reply]] = {
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._cluster,
             RequestCode.HEART_BEAT: self._heartbeat,
             RequestCode.SEND_MESSAGE_V2: self._send,
             RequestCode.SEND_BATCH_MESSAGE: self._send,
@@ -164,15 +173,20 @@ class Script:
         if self.topics is not None and topic not in self.topics:
             return Reply(17, remark=f"No topic route info in name server for the topic: {topic}")
         data = TopicRouteData(
-            brokerDatas=[
-                BrokerData(brokerAddrs={0: self.address(name)}, brokerName=name, cluster="c") for name in self.names
-            ],
+            brokerDatas=list(self._brokers().values()),
             queueDatas=[
                 QueueData(brokerName=name, perm=self.perm, readQueueNums=self.queues, writeQueueNums=self.queues)
-                for name in self.names
+                for name in self._brokers()
             ],
         )
         return Reply(body=data.to_json())
+
+    def _cluster(self, broker: str, request: Request) -> Reply:
+        return Reply(body=ClusterInfo(self._brokers(), {"c": list(self._brokers())}).to_json())
+
+    def _brokers(self) -> dict[str, BrokerData]:
+        addresses = {name: self.address(name) for name in self.names} | self.silent
+        return {name: BrokerData({0: address}, name, "c") for name, address in addresses.items()}
 
     def _heartbeat(self, broker: str, request: Request) -> Reply:
         told = HeartbeatData.from_json(request.body)
