@@ -9,7 +9,7 @@ Java: remoting/netty/NettyRemotingClient.java#getAndCreateNameserverChannel, cli
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 
 from rocketlet.client.errors import BadAnswer, ClientError, NoRoute
@@ -17,14 +17,21 @@ from rocketlet.client.talking.broker_calls import Calls, readable, refusal
 from rocketlet.client.validators import check_name
 from rocketlet.remoting import errors as remoting_errors
 from rocketlet.remoting.command import Command, request
-from rocketlet.remoting.protocol.routing import ClusterInfo, GetRouteInfoHeader, TopicList, TopicRouteData
+from rocketlet.remoting.errors import BodyError
+from rocketlet.remoting.protocol.routing import BrokerData, ClusterInfo, GetRouteInfoHeader, TopicList, TopicRouteData
 from rocketlet.remoting.request_codes import RequestCode, request_name
 from rocketlet.remoting.response_codes import ResponseCode
+from rocketlet.remoting.transport import LONGEST_HOST
 
 log = logging.getLogger("rocketlet.client.namesrv_calls")
 
 _MIN_TIMEOUT = 0.5
 _MAX_QUEUES = 1 << 18  # to read and to write, of one topic on all brokers
+# A client makes a connection to each, and sends it heartbeats. The largest clusters known have a thousand.
+MAX_BROKERS = 4096  # masters and slaves
+_MAX_BODY = 4 << 20  # a broker and its queues take 300 bytes
+_MAX_OBJECTS = 4 * MAX_BROKERS
+_MAX_ADDRESS = LONGEST_HOST + len("[]:65535")
 
 
 class NamesrvCalls:
@@ -55,7 +62,9 @@ class NamesrvCalls:
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         with readable("the route", self.current, topic):
+            _check_body(answer.body)
             data = TopicRouteData.from_json(answer.body)
+        _check_brokers("the route", data.brokerDatas, self.current, topic)
         _check_size(data, topic, self.current)
         return data
 
@@ -63,12 +72,16 @@ class NamesrvCalls:
         """106: all brokers and clusters."""
         answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
         with readable("the list of brokers", self.current):
-            return ClusterInfo.from_json(answer.body)
+            _check_body(answer.body)
+            cluster = ClusterInfo.from_json(answer.body)
+        _check_brokers("the list of brokers", cluster.brokerAddrTable.values(), self.current)
+        return cluster
 
     async def topics(self) -> list[str]:
         """206: all topics that brokers have registered."""
         answer = await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return TopicList.from_json(answer.body).topicList
+        with readable("the list of topics", self.current):
+            return TopicList.from_json(answer.body).topicList
 
     async def _ask(self, code: RequestCode, topic: str = "") -> Command:
         """The answer: success or, about a topic, that it does not exist."""
@@ -97,10 +110,36 @@ class NamesrvCalls:
         )
 
 
+def _check_body(body: bytes | memoryview) -> None:
+    """Raises BodyError for what would take long to read, most of all in fastjson's dialect."""
+    if len(body) > _MAX_BODY:
+        raise BodyError(f"it has {len(body)} bytes, the client takes at most {_MAX_BODY}")
+    if bytes(body).count(b"{") > _MAX_OBJECTS:
+        raise BodyError(f"it has more than {_MAX_OBJECTS} objects, which are more than {MAX_BROKERS} brokers need")
+
+
+def _check_brokers(subject: str, brokers: Iterable[BrokerData], address: str, topic: str = "") -> None:
+    """Raises BadAnswer for more brokers than a client could talk to, or for what is no address of one."""
+    count = 0
+    for broker in brokers:
+        count += max(1, len(broker.brokerAddrs))
+        for place in broker.brokerAddrs.values():
+            if len(place) > _MAX_ADDRESS:
+                raise BadAnswer(
+                    f"{subject} has an address of {len(place)} characters: {place[:40]}...", topic=topic, broker=address
+                )
+    if count > MAX_BROKERS:
+        raise BadAnswer(
+            f"{subject} has {count} brokers, the client takes at most {MAX_BROKERS}", topic=topic, broker=address
+        )
+
+
 def _check_size(data: TopicRouteData, topic: str, address: str) -> None:
     """Raises BadAnswer for more queues than a client could hold."""
     count = sum(max(0, queues.readQueueNums) + max(0, queues.writeQueueNums) for queues in data.queueDatas)
-    for word in (data.orderTopicConf or "").split(";"):
+    order = data.orderTopicConf or ""
+    count += order.count(";")  # before it is split: each word may name a broker
+    for word in order.split(";") if count <= _MAX_QUEUES else ():
         number = word.partition(":")[2].strip()
         count += int(number) if number.isdecimal() and len(number) < 10 else (_MAX_QUEUES + 1) * bool(number)
     if count > _MAX_QUEUES:

@@ -14,8 +14,10 @@ import msgspec
 from msgspec import field
 
 from rocketlet.common.json_pieces import object_pieces
-from rocketlet.remoting.protocol.body import ODD_VALUES_OF_ANSWERS, Body
+from rocketlet.remoting.protocol.body import Body
 from rocketlet.remoting.protocol.header import Header, Int
+
+MANY_VALUES = 200_000  # of 16,000 brokers, whom it takes 0.8 s to read
 
 
 class GetRouteInfoHeader(Header):
@@ -54,7 +56,7 @@ class QueueData(Body):
 class TopicRouteData(Body):
     """The answer to 105. At most one entry per broker name in either list."""
 
-    odd_values: ClassVar[int] = ODD_VALUES_OF_ANSWERS  # Java writes broker ids without quotes
+    odd_values: ClassVar[int] = MANY_VALUES  # Java writes broker ids without quotes
 
     brokerDatas: list[BrokerData] = field(default_factory=list)
     filterServerTable: dict[str, list[str]] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class TopicRouteData(Body):
 class ClusterInfo(Body):
     """The answer to 106: broker name -> brokers, cluster -> broker names. Both must be present."""
 
-    odd_values: ClassVar[int] = ODD_VALUES_OF_ANSWERS  # likewise
+    odd_values: ClassVar[int] = MANY_VALUES  # likewise
 
     brokerAddrTable: dict[str, BrokerData] = field(default_factory=dict)
     clusterAddrTable: dict[str, list[str]] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,16 +16,20 @@ from rocketlet.client import (
     AsyncProducer,
     AsyncSimpleConsumer,
     AsyncTransactionProducer,
+    BadAnswer,
     ConsumeFrom,
+    Message,
     ReceivedMessage,
     Refused,
+    SendStatus,
     Sql,
     TransactionState,
 )
+from rocketlet.client.talking.namesrv_calls import MAX_BROKERS
 from rocketlet.client.talking.side_by_side import AT_ONCE, for_each
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.handler import Reply
-from rocketlet.remoting.protocol.routing import BrokerData, QueueData, TopicRouteData
+from rocketlet.remoting.protocol.routing import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketlet.remoting.request_codes import RequestCode
 from tests.client.test_consuming import Collected, consumer_at, found
 from tests.support.scripted_broker import Script, scripted_brokers
@@ -146,3 +151,42 @@ async def test_offsets_are_committed_past_a_broker_that_is_gone(autojump_clock: 
             script.network.cut(script.address("a"))
     committed = [ext for name, code, ext in script.requests if code == RequestCode.UPDATE_CONSUMER_OFFSET]
     assert {(ext["bname"], ext["commitOffset"]) for ext in committed} >= {("b", "1")}
+
+
+async def test_more_brokers_than_there_can_be_are_refused(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check(message: ReceivedMessage) -> TransactionState:
+        raise AssertionError
+
+    caplog.set_level(logging.INFO)
+    table = brokers(50_000)
+    few = {"b": BrokerData(dict(enumerate(broker.brokerAddrs[0] for broker in table.values())), "b", "c")}
+    async with scripted_brokers("a") as script:
+        async with AsyncProducer("p", **given(script)) as producer:
+            for data in (table, few, {"b": BrokerData({0: "h" * 10_000 + ":1"}, "b", "c")}):
+                script.next("namesrv", ROUTE, Reply(body=route(data)))
+                with pytest.raises(BadAnswer, match=r"the route .*(at most|characters)"):
+                    await producer.publish_queues("T")
+            script.next("namesrv", ROUTE, Reply(body=TopicRouteData(orderTopicConf=";" * 4_000_000).to_json()))
+            with pytest.raises(BadAnswer, match="the client takes at most"):
+                await producer.publish_queues("T")
+            assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
+        told = script.count(HEART_BEAT)
+        script.next(
+            "namesrv", RequestCode.GET_BROKER_CLUSTER_INFO, Reply(body=ClusterInfo(table, {"c": list(table)}).to_json())
+        )
+        async with AsyncTransactionProducer("p", check, **given(script)):
+            await trio.sleep(5)  # asked again, it tells the truth
+            assert script.count(HEART_BEAT) > told
+    assert "the brokers of the cluster are not known yet" in caplog.text
+
+
+async def test_a_cluster_of_a_thousand_masters_with_slaves_is_none_too_many(autojump_clock: MockClock) -> None:
+    table = brokers(1000)
+    for number, broker in enumerate(table.values()):
+        broker.brokerAddrs |= {1: f"10.7.{number >> 8}.{number & 255}:10911", 2: f"10.6.{number >> 8}.{number & 255}:1"}
+    assert sum(len(broker.brokerAddrs) for broker in table.values()) < MAX_BROKERS
+    async with scripted_brokers("a") as script, AsyncProducer("p", **given(script)) as producer:
+        script.next("namesrv", ROUTE, Reply(body=route(table)))
+        assert len(await producer.publish_queues("T")) == 4000
