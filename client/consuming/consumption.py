@@ -36,8 +36,14 @@ class Consumption:
 
     async def run_alone(self, job: ConsumeJob) -> None:
         """Run one job and wait for it; settling its outcome is up to the caller."""
-        finished = trio.Event()
-        job.on_finished = finished.set
+        finished, then = trio.Event(), job.on_finished
+
+        def on_finished() -> None:
+            finished.set()
+            if then is not None:
+                then()
+
+        job.on_finished = on_finished
         self.workers.submit([job])
         await finished.wait()
 

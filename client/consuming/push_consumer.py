@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import trio
 
+from rocketlet.client.compression import CannotInflate
 from rocketlet.client.config import MessageModel, PushConfig
 from rocketlet.client.consuming.consume_concurrently import ConsumeConcurrently
 from rocketlet.client.consuming.consume_job import ConsumeJob, Finished
@@ -30,9 +32,9 @@ from rocketlet.client.talking.session import World
 from rocketlet.client.trace import Tracer
 from rocketlet.common import topic as topics
 from rocketlet.common.clock import monotonic_ms
-from rocketlet.common.message_record import Buffer
+from rocketlet.common.message_record import Buffer, RecordError
 from rocketlet.common.subscription import Subscription
-from rocketlet.remoting.handler import Handler, Reply, Request
+from rocketlet.remoting.handler import Handler, Refused, Reply, Request
 from rocketlet.remoting.protocol import pulling
 from rocketlet.remoting.protocol.inspection import ConsumeMessageDirectlyBody, ConsumeMessageDirectlyHeader
 from rocketlet.remoting.protocol.offsets import (
@@ -42,10 +44,14 @@ from rocketlet.remoting.protocol.offsets import (
     ResetOffsetHeader,
 )
 from rocketlet.remoting.request_codes import RequestCode
+from rocketlet.remoting.response_codes import ResponseCode
 
 log = logging.getLogger("rocketlet.client.push_consumer")
 
 _FIRST_PERSIST = 10.0
+# Direct consumptions that wait for the listener: administrators ask for one at a time.
+MOST_DIRECT = 100
+MOST_DIRECT_BYTES = 64 << 20
 
 
 class PushEngine(QueueHolder):
@@ -81,6 +87,8 @@ class PushEngine(QueueHolder):
         )
         self._retry_topic = topics.retry_topic(self.group)
         self._suspended = False
+        self._direct = 0
+        self._direct_bytes = 0
         self.session.handlers |= {
             int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): Handler(self._reset, ResetOffsetHeader, longest_body=None),
             int(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT): Handler(self._status, ConsumerStatusHeader),
@@ -209,11 +217,24 @@ class PushEngine(QueueHolder):
     async def _consume_directly(self, request: Request) -> Reply:
         header: ConsumeMessageDirectlyHeader = request.header
         self.check_is_ours(header.consumerGroup)
-        message = self.session.reader.single(bytes(request.body), header.brokerName or "")
+        if self._direct >= MOST_DIRECT or (self._direct and self._direct_bytes + len(request.body) > MOST_DIRECT_BYTES):
+            raise Refused(
+                ResponseCode.SYSTEM_BUSY,
+                f"{self._direct} messages of {self._direct_bytes} bytes wait for the listener already",
+            )
+        try:
+            message = self.session.reader.single(bytes(request.body), header.brokerName or "")
+        except (RecordError, CannotInflate) as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        request.body = b""
         restore_topic(message, self._retry_topic, self.config.namespace)
         start = monotonic_ms()
         process_queue = ProcessQueue(message.queue, message.queue_offset, 0)
         job = ConsumeJob(process_queue, [message], orderly=self.config.orderly)
+        size = len(message.body)
+        self._direct += 1
+        self._direct_bytes += size
+        job.on_finished = partial(self._direct_ended, size)
         await self.consumption.run_alone(job)
         result = "CR_SUCCESS"
         if job.error is not None:
@@ -227,3 +248,8 @@ class PushEngine(QueueHolder):
             remark=None if job.error is None else f"{type(job.error).__name__}: {job.error}",
         )
         return Reply(body=body.to_json())
+
+    def _direct_ended(self, size: int) -> None:
+        """Not before: a listener that is called has its message, whether or not somebody waits for the answer."""
+        self._direct -= 1
+        self._direct_bytes -= size

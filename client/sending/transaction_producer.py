@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import msgspec
 import trio
 
+from rocketlet.client.compression import CannotInflate
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import RAISED_BY_USERS, ClientError, InvalidMessage, shown
 from rocketlet.client.hooks import EndTransactionContext, EndTransactionHook, SendHook, call_hooks
@@ -34,14 +35,21 @@ from rocketlet.common import message_flags as flags
 from rocketlet.common import message_properties as names
 from rocketlet.common.message import Message, MessageQueue, ReceivedMessage
 from rocketlet.common.message_id import InvalidMessageId, parse_offset_message_id
+from rocketlet.common.message_record import RecordError
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.errors import RemotingError
 from rocketlet.remoting.handler import Handler, Request
 from rocketlet.remoting.protocol.header import to_ext
 from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader, EndTransactionHeader
+from rocketlet.remoting.rates import Rates
 from rocketlet.remoting.request_codes import RequestCode
 
 log = logging.getLogger("rocketlet.client.transaction_producer")
+
+# Of checks that have begun or wait for their turn. What is dropped the broker asks again, a minute later by default.
+MOST_CHECKS = 2000  # RocketMQ's checkRequestHoldMax
+MOST_CHECKED = 64 << 20  # bytes of their messages
+_LINES_A_SECOND = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,9 @@ class TransactionEngine(ProducerEngine):
         self.may_check = trio.Event()
         """Checks wait until it is set: a broker may ask while the producer starts, and a checker may use it."""
         self.session.known_everywhere = True
+        self._checks = 0
+        self._checked = 0  # bytes
+        self._lines = Rates()
         self.session.handlers[int(RequestCode.CHECK_TRANSACTION_STATE)] = Handler(
             self._on_check, CheckTransactionStateHeader, "client", longest_body=None
         )
@@ -123,8 +134,29 @@ class TransactionEngine(ProducerEngine):
     # ---- asked by the broker
 
     def _on_check(self, request: Request) -> None:
-        message = self.session.reader.single(bytes(request.body), request.header.bname or "")
-        self.pipeline.start_task(self._answer, request, request.header, message)
+        if self._checks >= MOST_CHECKS or (self._checks and self._checked + len(request.body) > MOST_CHECKED):
+            self._drop(request, f"{self._checks} checks of {self._checked} bytes wait for the checker")
+            return
+        try:
+            message = self.session.reader.single(bytes(request.body), request.header.bname or "")
+        except (RecordError, CannotInflate) as error:
+            self._drop(request, f"its message is unreadable: {error}")
+            return
+        request.body = b""
+        self.pipeline.start_task(self._check_and_answer, request, message, len(message.body))
+        self._checks += 1
+        self._checked += len(message.body)
+
+    def _drop(self, request: Request, reason: str) -> None:
+        if self._lines.take("", _LINES_A_SECOND, trio.current_time()):
+            log.warning("a check asked for by %s is dropped: %s", request.connection.peer, reason)
+
+    async def _check_and_answer(self, request: Request, message: ReceivedMessage, size: int) -> None:
+        try:
+            await self._answer(request, request.header, message)
+        finally:
+            self._checks -= 1
+            self._checked -= size
 
     async def _answer(self, request: Request, header: CheckTransactionStateHeader, message: ReceivedMessage) -> None:
         state, remark = TransactionState.UNKNOWN, None

@@ -26,6 +26,7 @@ from rocketlet.common.clock import TrioWallClock
 from rocketlet.common.host import pack_host
 from rocketlet.common.message_id import offset_message_id
 from rocketlet.common.message_record import decode_batch
+from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.handler import AsyncFunction, Handler, PlainFunction, Reply, Request
 from rocketlet.remoting.memory_network import MemoryNetwork
 from rocketlet.remoting.protocol.membership import ConsumerListBody, HeartbeatData, LockBatchAnswerBody, LockBatchBody
@@ -62,6 +63,8 @@ class Script:
     topics: set[str] | None = None
     silent: dict[str, str] = field(default_factory=dict)
     """More brokers in the name server's answers, by name: nothing answers at their addresses."""
+    clients: dict[str, Connection] = field(default_factory=dict)
+    """The connection of the client that last sent a heartbeat, by broker: for requests to it."""
     _scripted: dict[tuple[str, int], deque[Answer]] = field(default_factory=lambda: defaultdict(deque))
     _offsets: dict[tuple[str, str, str], int] = field(default_factory=lambda: defaultdict(int))
     _members: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -189,6 +192,7 @@ class Script:
         return {name: BrokerData({0: address}, name, "c") for name, address in addresses.items()}
 
     def _heartbeat(self, broker: str, request: Request) -> Reply:
+        self.clients[broker] = request.connection
         told = HeartbeatData.from_json(request.body)
         for consumer in told.consumerDataSet:
             if told.clientID not in self._members[consumer.groupName]:
