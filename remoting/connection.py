@@ -12,8 +12,8 @@ anything.
 
 Backpressure: a server's connection stops reading, if necessary in the middle of a chunk, while unsent answers exceed
 its high-water mark. Answers of several buffers (messages are slices of the log) stay slices until they can be written,
-so a peer that asks and does not read costs no copies. A client's connection never stops reading, or both
-sides could wait for the other to read; there calls wait before they send.
+so a peer that asks and does not read costs no copies. A client's connection never stops reading, or both sides could
+wait for the other to read; there calls wait before they send, and a peer that asks and does not read is left.
 
 Java: remoting/netty/NettyRemotingAbstract.java, ResponseFuture.java
 """
@@ -48,6 +48,8 @@ READ_SIZE = LARGEST_READ
 GATHER_SECONDS = 0.002
 # Answers are joined for one write up to this size; a larger join would only create waiting copies.
 _JOINED = 1 << 20
+# Answers that the peer of a connection that does not stop reading may leave unread.
+_MOST_UNREAD = 32 << 20
 _OPAQUE_MASK = 0x7FFFFFFF
 
 
@@ -146,6 +148,7 @@ class Connection:
         self._in_turn = False
         self._unsent: list[bytes] = []
         self._unsent_size = 0
+        self._unsent_answers = 0  # bytes of answers that joined `unsent` since that was empty
         self._counted = 0  # of `unsent`, in what all peers together have unread
         self._oneway_waiting = 0
         self._next_opaque = 0
@@ -258,6 +261,8 @@ class Connection:
                     self._turn.finish()
                     if error is not None:
                         raise error
+                    if not stops_reading and (unread := self._unsent_answers + self.gathered) > _MOST_UNREAD:
+                        raise FrameError(f"more requests than it reads answers to, which have {unread} bytes")
                     while self.is_congested and stops_reading:
                         await self._room.park()
                     if need:
@@ -313,7 +318,9 @@ class Connection:
         """Write what has collected; the writer gets what the socket does not take at once."""
         if not self.out or self.closed:
             return
+        answers = self.gathered
         self._write_some()
+        self._unsent_answers = self._unsent_answers + answers - self.gathered if self._unsent else 0
         self._count_unsent()
 
     def _write_some(self) -> None:
@@ -370,6 +377,8 @@ class Connection:
                     self._unsent_size -= len(data)
                     self._count_unsent()
                     del self._unsent[0]
+                    if not self._unsent:
+                        self._unsent_answers = 0
                 elif self.out and not self.closed:
                     await trio.lowlevel.checkpoint()  # the peer reads as fast as we write, and other tasks are waiting
                 else:

@@ -46,6 +46,32 @@ async def ask(connection: Connection, code: int, into: list[Command | RemotingEr
         into.append(error)
 
 
+async def test_a_peer_that_asks_without_reading_is_left(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    for size in (100_000, 2 << 20):
+        network = MemoryNetwork()
+        handlers = {7: Handler(lambda request, size=size: Reply(body=bytes(size)))}
+        async with ConnectionPool(network, handlers=handlers) as pool:
+            both = await pair(nursery, pool, network)
+            while not both.connection.closed:
+                both.peer.stream.send_now(encode(Command(7)))
+                await wait_all_tasks_blocked()
+                assert both.connection.unsent < 40 << 20
+    assert caplog.text.count("more requests than it reads answers to") == 2
+
+
+async def test_a_peer_that_reads_may_ask_as_much_as_it_likes(nursery: trio.Nursery) -> None:
+    handlers = {7: Handler(lambda request: Reply(body=bytes(2 << 20)))}
+    network = MemoryNetwork()
+    async with ConnectionPool(network, handlers=handlers) as pool:
+        both = await pair(nursery, pool, network)
+        for _ in range(10):
+            await both.peer.send(*[Command(7)] * 8)
+            for _ in range(8):
+                assert len((await both.peer.receive()).body) == 2 << 20
+
+
 async def test_answers_in_any_order_match_their_calls(nursery: trio.Nursery) -> None:
     network = MemoryNetwork()
     async with ConnectionPool(network) as pool:
