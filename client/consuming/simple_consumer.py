@@ -38,6 +38,7 @@ log = logging.getLogger("rocketlet.client.simple_consumer")
 MOST = popping.MAX_MESSAGES
 _SPARE = 5.0  # for an answer, beyond the time that the broker may wait
 _LONGEST_WAIT = 30.0  # that a broker holds a request
+_LONGEST_SPAN = 1 << 20  # of offsets that are acknowledged together, with a bit for each
 _PAUSE = 0.5  # seconds, after no broker could be asked
 
 
@@ -220,6 +221,12 @@ class SimpleEngine(GroupMember):
             handle = _handle_of(group[0])
             offsets = [_handle_of(message).offset for message in group]
             start = min(handle.start_offset, *offsets)
+            if max(offsets) - start > _LONGEST_SPAN:
+                raise BadAnswer(
+                    f"messages popped together lie at the offsets {start} to {max(offsets)}",
+                    topic=topic,
+                    broker=handle.broker_name,
+                )
             ack = popping.BatchAck(
                 self.group, self.wire_topic(topic), "0", start, handle.queue_id, handle.revive_queue, handle.pop_time,
                 handle.invisible_time, popping.BatchAck.bits_of(start, offsets),

@@ -307,7 +307,8 @@ def parse_info(text: str | None) -> dict[tuple[int, int], str]:
     result = {}
     for part in filter(None, (text or "").split(";")):
         words = part.split(" ")
-        if len(words) != 3 or not (words[0].isdigit() and words[1].isdigit()):
+        # `isdecimal`, because int() does not read every digit: not ², nor more than 4,300 of them.
+        if len(words) != 3 or not all(word.isdecimal() and len(word) < 12 for word in words[:2]):
             raise BodyError(f"{part[:80]!r} in the answer to a pop does not consist of three words")
         result[int(words[0]), int(words[1])] = words[2]
     return result

@@ -10,13 +10,14 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from rocketlet.client import AsyncTransactionProducer, ReceivedMessage, TransactionState
+from rocketlet.client import AsyncSimpleConsumer, AsyncTransactionProducer, BadAnswer, ReceivedMessage, TransactionState
 from rocketlet.client.consuming.push_consumer import MOST_DIRECT
 from rocketlet.client.sending.transaction_producer import MOST_CHECKED, MOST_CHECKS
 from rocketlet.common import message_flags
 from rocketlet.common.message_record import encode
 from rocketlet.remoting.command import ONEWAY, Command, request
 from rocketlet.remoting.frame_codec import encode as frame_of
+from rocketlet.remoting.handler import Reply
 from rocketlet.remoting.protocol.inspection import ConsumeMessageDirectlyHeader
 from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader
 from rocketlet.remoting.request_codes import RequestCode
@@ -128,3 +129,16 @@ async def test_a_flood_of_direct_consumptions_is_refused(autojump_clock: MockClo
         for body in (b"no record", bomb(2 << 20)):
             assert (await consume(script, body)).code == ResponseCode.SYSTEM_ERROR
     assert len(called) == MOST_DIRECT + 1
+
+
+async def test_messages_of_a_pop_that_lie_far_apart_are_not_acknowledged(autojump_clock: MockClock) -> None:
+    """With a bit for each offset in between that took all memory."""
+    ext = {"popTime": "1", "invisibleTime": "1", "reviveQid": "0", "restNum": "0", "startOffsetInfo": "0 0 5"}
+    async with (
+        scripted_brokers("a") as script,
+        AsyncSimpleConsumer("g", topics={"T": "*"}, **given(script)) as consumer,
+    ):
+        script.next("a", RequestCode.POP_MESSAGE, Reply(0, ext, encode(record(1 << 62))))
+        messages = await consumer.receive()
+        with pytest.raises(BadAnswer, match="popped together lie at the offsets 5 to 4611686018427387904"):
+            await consumer.ack(messages)

@@ -135,6 +135,7 @@ class Script:
             RequestCode.CONSUMER_SEND_MSG_BACK,
             RequestCode.END_TRANSACTION,
             RequestCode.CHECK_CLIENT_CONFIG,
+            RequestCode.POP_MESSAGE,
         ]
         table = {int(code): Handler(self._handler(broker, usual.get(code))) for code in codes}
         return {**table, int(RequestCode.PULL_MESSAGE): Handler(self._pull(broker), family="pull")}

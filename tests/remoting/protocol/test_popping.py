@@ -43,8 +43,9 @@ def test_info_fields() -> None:
     assert text == "0 3 17,18,20;1 0 4"
     assert parse_info(text) == {(0, 3): "17,18,20", (1, 0): "4"}
     assert parse_info(None) == {}
-    with pytest.raises(BodyError):
-        parse_info("0 3")
+    for wrong in ("0 3", "0 \u00b2 5", f"0 {'9' * 5000} 5", "x 0 5"):
+        with pytest.raises(BodyError):
+            parse_info(wrong)
 
 
 def test_a_java_brokers_assignments() -> None:
