@@ -183,7 +183,10 @@ class LitePullEngine(QueueHolder):
     ) -> None:
         """Put messages where `poll` finds them."""
         assert isinstance(process_queue, PulledQueue)
-        messages = self.session.reader.batch(records, self.shown(process_queue.queue), subscription)
+        reader = self.session.reader
+        messages = reader.batch(records, self.shown(process_queue.queue), subscription)
+        if reader.rest_from is not None:
+            next_offset = reader.rest_from
         batch = process_queue.put_batch(messages, next_offset)
         if messages:
             self.statistics.pulled(process_queue.queue.topic, len(messages))

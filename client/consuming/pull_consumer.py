@@ -85,15 +85,18 @@ class PullEngine(GroupMember):
         )
         timeout = max(self.config.pull_timeout, hold + _ANSWER_TIMEOUT) if hold else _ANSWER_TIMEOUT
         code, answer, body = await self.session.brokers.pull(address, header, timeout)
-        messages = []
+        messages, next_offset = [], answer.nextBeginOffset
         if code == ResponseCode.SUCCESS:
+            reader = self.session.reader
             with readable("what was pulled", address, queue.topic):
-                messages = self.session.reader.pulled(body, queue, subscription)
+                messages = reader.pulled(body, queue, subscription)
+            if reader.rest_from is not None:
+                next_offset = reader.rest_from
         status = PullStatus(code)
         if status is PullStatus.FOUND and not messages:
             status = PullStatus.NO_MATCHED_MESSAGE
         return PullResult(
-            status, answer.nextBeginOffset, answer.minOffset, answer.maxOffset, messages, answer.suggestWhichBrokerId
+            status, next_offset, answer.minOffset, answer.maxOffset, messages, answer.suggestWhichBrokerId
         )
 
     def _subscribed(self, topic: str, selection: Selection) -> Subscription:

@@ -77,6 +77,9 @@ class Puller(Protocol):
     def full(self, process_queue: ProcessQueue) -> str:
         """Why this queue must not be pulled now; empty if it may be."""
 
+    def has_no_room(self) -> bool:
+        """Whether even what was asked for while there was room must not be taken any more."""
+
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
         """The broker does not have the requested offset and suggests this one."""
 
@@ -237,7 +240,7 @@ class _Chain:
             raise self._translated(answer) from answer
         code, header, body = read_pull(answer, self._place[0], wire.topic)
         self._last = code, header
-        if queue.dropped or code == ResponseCode.PULL_OFFSET_MOVED:
+        if queue.dropped or code == ResponseCode.PULL_OFFSET_MOVED or self._puller.has_no_room():
             return False
         self.on_progress = header.nextBeginOffset != queue.pulled_to
         records = body if code == ResponseCode.SUCCESS else b""

@@ -166,7 +166,10 @@ class PushEngine(QueueHolder):
         queue = process_queue.queue
         shown_queue = self.shown(queue)
         is_retry = queue.topic == self._retry_topic
-        messages = self.session.reader.pulled(records, shown_queue, subscription, whole=is_retry)
+        reader = self.session.reader
+        messages = reader.pulled(records, shown_queue, subscription, whole=is_retry)
+        if reader.rest_from is not None:
+            next_offset = reader.rest_from
         process_queue.put(messages, next_offset)
         if not messages:
             if not process_queue.count:

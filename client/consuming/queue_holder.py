@@ -162,6 +162,10 @@ class QueueHolder(GroupMember, Puller):
             return f"{self.rebalance.totals.bytes} bytes of all queues are not consumed yet"
         return ""
 
+    def has_no_room(self) -> bool:
+        # As many pulls are under way as there are queues, and each may bring what its broker likes.
+        return self.rebalance.totals.bytes >= 2 * self.config.max_bytes
+
     def offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
         self.rebalance.restart(process_queue, offset)
 

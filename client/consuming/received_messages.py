@@ -12,6 +12,8 @@ Java: client/impl/consumer/PullAPIWrapper.java#processPullResult, common/message
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -28,6 +30,11 @@ from rocketlet.common.message_record import HEAD, HEAD_SIZE, MAGIC_V1, Buffer, F
 from rocketlet.common.subscription import TAG, Subscription
 from rocketlet.common.topic import is_retry_topic
 
+log = logging.getLogger("rocketlet.client.received_messages")
+
+# An answer may unfold into so many times what a single body may: 16 MiB of zeros as zlib are 16 GiB.
+_AS_MANY = 4
+_THAT_MUCH = "for they unfold into as much as one may (max_inflated_size)"
 _host_text = lru_cache(4096)(host.host_text)
 _TAGS, _KEYS = names.TAGS.encode(), names.KEYS.encode()
 
@@ -38,13 +45,19 @@ class MessageReader:
     def __init__(self, namespace: str, max_inflated_size: int) -> None:
         self._namespace = namespace
         self._limit = max_inflated_size
+        self._most_together = _AS_MANY * max_inflated_size
+        self.rest_from: int | None = None
+        """The queue offset from which the last answer was left out, because what was read of it unfolds into as much as
+        an answer may; None where it was read to its end."""
         self.is_asked_for_all = False
         """Whether a field of a pulled message had to be decoded later."""
 
     def pulled(
         self, body: Buffer, queue: MessageQueue, subscription: Subscription | None = None, *, whole: bool = False
     ) -> list[ReceivedMessage]:
-        """The messages of a pull's answer that match the subscription. Raises RecordError, CannotInflate."""
+        """The messages of a pull's answer that match the subscription, up to `rest_from`. Raises RecordError,
+        CannotInflate."""
+        self.rest_from, unfolded = None, 0
         raw = bytes(body)  # a slice of bytes is one object, of a view two
         if _names_tags(subscription):
             return [message for message in self._messages(raw, queue) if message.tags in subscription.tags]
@@ -54,7 +67,11 @@ class MessageReader:
         new = ReceivedMessage.__new__
         for at, body_at, body_end, properties_at, end, queue_offset, sys_flag, _, _ in places(raw):
             if sys_flag & flags.COMPRESSED or body_at - at != HEAD_SIZE:
+                if unfolded > self._most_together:
+                    self.rest_from = queue_offset
+                    break
                 messages.append(self.message_at(raw, at, end, queue))
+                unfolded += len(messages[-1].body)
                 continue
             message = new(ReceivedMessage)
             message.body = raw[body_at:body_end]
@@ -68,10 +85,13 @@ class MessageReader:
     def batch(self, body: Buffer, queue: MessageQueue, subscription: Subscription | None = None) -> MessageBatch:
         """`pulled` by columns. Raises RecordError, CannotInflate."""
         raw = bytes(body)
-        batch = MessageBatch(self, raw, all_places := places(raw), queue)
+        all_places = places(raw)
+        batch = MessageBatch(self, raw, all_places, queue, self._most_together)
+        self.rest_from = all_places[len(batch)].queue_offset if len(batch) < len(all_places) else None
         if _names_tags(subscription):
-            matching = [place for place, tags in zip(all_places, batch.tags, strict=True) if tags in subscription.tags]
-            if len(matching) < len(all_places):
+            read = all_places[: len(batch)]
+            matching = [place for place, tags in zip(read, batch.tags, strict=True) if tags in subscription.tags]
+            if len(matching) < len(read):
                 return MessageBatch(self, raw, matching, queue)
         return batch
 
@@ -89,17 +109,26 @@ class MessageReader:
         return self._message(record, MessageQueue(record[0], broker_name, record[1]))
 
     def several(self, body: Buffer, broker_name: str = "") -> list[ReceivedMessage]:
-        """The messages of a query."""
-        return self._messages(body, None, broker_name)
+        """The messages of a query or a pop."""
+        messages = self._messages(body, None, broker_name)
+        if self.rest_from is not None:
+            log.warning("only %d messages of an answer of %s are read, %s", len(messages), broker_name, _THAT_MUCH)
+        return messages
 
     def _messages(self, raw: Buffer, queue: MessageQueue | None, broker_name: str = "") -> list[ReceivedMessage]:
         """Messages of one queue, or each of the queue that its record names."""
+        self.rest_from, unfolded = None, 0
         messages = []
         begin, end = 0, len(raw)
         while begin < end:
             record = fields(raw, begin, end)
+            if unfolded > self._most_together:
+                self.rest_from = record[2]
+                break
             message = self._message(record, queue or MessageQueue(record[0], broker_name, record[1]))
             messages.append(message)
+            if message.sys_flag & flags.COMPRESSED:
+                unfolded += len(message.body)
             begin += message.store_size
         return messages
 
@@ -232,8 +261,17 @@ class MessageBatch(Sequence[ReceivedMessage]):
     alike. `batch[3]` and `for message in batch` still make whole messages, and `batch[3:]` is a batch.
     """
 
-    def __init__(self, reader: MessageReader, raw: bytes, places: Sequence[Place], queue: MessageQueue) -> None:
-        """`raw` holds the records. Raises CannotInflate."""
+    def __init__(
+        self,
+        reader: MessageReader,
+        raw: bytes,
+        places: Sequence[Place],
+        queue: MessageQueue,
+        most_unfolded: float = math.inf,
+    ) -> None:
+        """`raw` holds the records. It ends before one that would be unfolded although those before it have unfolded
+        into more than so many bytes. Raises CannotInflate."""
+        unfolded = 0
         self._reader = reader
         self._raw = raw
         self._places = places
@@ -242,7 +280,12 @@ class MessageBatch(Sequence[ReceivedMessage]):
         """Inflated where they were sent compressed."""
         for number, place in enumerate(places):
             if place.sys_flag & flags.COMPRESSED:
+                if unfolded > most_unfolded:
+                    del self.bodies[number:]
+                    self._places = places[:number]
+                    break
                 self.bodies[number] = reader.inflated(self.bodies[number], place.sys_flag)
+                unfolded += len(self.bodies[number])
 
     @property
     def topic(self) -> str:

@@ -10,10 +10,19 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from rocketlet.client import AsyncSimpleConsumer, AsyncTransactionProducer, BadAnswer, ReceivedMessage, TransactionState
+from rocketlet.client import (
+    AsyncLitePullConsumer,
+    AsyncPullConsumer,
+    AsyncSimpleConsumer,
+    AsyncTransactionProducer,
+    BadAnswer,
+    ReceivedMessage,
+    TransactionState,
+)
 from rocketlet.client.consuming.push_consumer import MOST_DIRECT
 from rocketlet.client.sending.transaction_producer import MOST_CHECKED, MOST_CHECKS
 from rocketlet.common import message_flags
+from rocketlet.common.message import MessageQueue
 from rocketlet.common.message_record import encode
 from rocketlet.remoting.command import ONEWAY, Command, request
 from rocketlet.remoting.frame_codec import encode as frame_of
@@ -22,7 +31,7 @@ from rocketlet.remoting.protocol.inspection import ConsumeMessageDirectlyHeader
 from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
-from tests.client.test_consuming import consumer_at
+from tests.client.test_consuming import Collected, consumer_at, found
 from tests.support.builders import record
 from tests.support.scripted_broker import Script, scripted_brokers
 
@@ -142,3 +151,53 @@ async def test_messages_of_a_pop_that_lie_far_apart_are_not_acknowledged(autojum
         messages = await consumer.receive()
         with pytest.raises(BadAnswer, match="popped together lie at the offsets 5 to 4611686018427387904"):
             await consumer.ack(messages)
+
+
+@pytest.mark.parametrize("tags", ["*", "a"])
+async def test_an_answer_unfolds_no_further_than_some_messages_may(autojump_clock: MockClock, tags: str) -> None:
+    """What is left out is pulled again: it may be meant so."""
+    limit = 1 << 20
+
+    def bombs(first: int) -> Reply:
+        body = zlib.compress(bytes(limit))
+        return found(*range(first, 10), body=body, sys_flag=message_flags.COMPRESSED)
+
+    async with scripted_brokers("a", queues=1) as script:
+        script.topics = {"T"}
+        settings = {"max_inflated_size": limit, **given(script)}
+        got = Collected()
+        script.next("a", RequestCode.PULL_MESSAGE, bombs(0), bombs(5))
+        async with consumer_at(script, got, tags, max_inflated_size=limit):
+            await trio.sleep(5)
+        assert got.offsets == list(range(10))
+        script.next("a", RequestCode.PULL_MESSAGE, bombs(0), bombs(5))
+        polled = []
+        async with AsyncLitePullConsumer("g", topics={"T": tags}, **settings) as lite:
+            while len(polled) < 10:
+                polled += [message.queue_offset for message in await lite.poll(5)]
+        assert polled == list(range(10))
+        script.next("a", RequestCode.PULL_MESSAGE, bombs(0))
+        async with AsyncPullConsumer("g", **settings) as puller:
+            pulled = await puller.pull(MessageQueue("T", "a", 0), 0, selection=tags)
+        assert (len(pulled.messages), pulled.next_offset) == (5, 5)
+    asked = [int(ext["queueOffset"]) for ext in script.headers(RequestCode.PULL_MESSAGE)]
+    assert {0, 5, 10} <= set(asked)
+
+
+async def test_answers_that_come_when_far_too_much_waits_are_not_taken(autojump_clock: MockClock) -> None:
+    may_end = trio.Event()
+    got: list[ReceivedMessage] = []
+
+    async def listener(message: ReceivedMessage) -> None:
+        got.append(message)
+        await may_end.wait()
+
+    size = 1 << 20
+    async with scripted_brokers("a", queues=8) as script:
+        script.topics = {"T"}
+        async with consumer_at(script, listener, threads=1, max_bytes=size):
+            script.next("a", RequestCode.PULL_MESSAGE, *[found(0, body=bytes(size))] * 8)
+            await trio.sleep(5)
+            may_end.set()
+            await trio.sleep(5)
+    assert len(got) == 2  # of eight; the others are pulled again, and the script has no more of them
