@@ -22,6 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from queue import Empty, SimpleQueue
+from time import monotonic
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.errors import BadAnswer
@@ -74,7 +75,12 @@ class DirectLine:
         try:
             if seconds != self._seconds:
                 self._wait_at_most(seconds)
-            self._socket.sendall(frame)
+            # The kernel's time-outs are for one call each, and the broker decides how many it takes.
+            deadline = monotonic() + seconds
+            sent = self._socket.send(frame)
+            while sent < len(frame):
+                _check(deadline)
+                sent += self._socket.send(memoryview(frame)[sent:])
             while True:
                 data = self._socket.recv(_READ)
                 if not data:
@@ -82,6 +88,7 @@ class DirectLine:
                 for answer in self._frames.feed(data):
                     if answer.opaque == opaque:
                         return answer
+                _check(deadline)
         except BlockingIOError:
             raise CallTimeout(f"{self.address} did not answer within {seconds:g} s") from None
         except OSError as error:
@@ -96,6 +103,11 @@ class DirectLine:
     def close(self) -> None:
         """Close it."""
         self._socket.close()
+
+
+def _check(deadline: float) -> None:
+    if monotonic() > deadline:
+        raise BlockingIOError
 
 
 class DirectPath:
@@ -178,11 +190,19 @@ class DirectPath:
             if line.is_alive():
                 return line
             line.close()
+        self._forget_vanished(lines)
         try:
             line = lines[address] = DirectLine(address, self._config.max_frame)
         except (OSError, ValueError):  # the latter for what is no address, as a route may have it: the engine tells it
             return None
         return line
+
+    def _forget_vanished(self, lines: dict[str, DirectLine]) -> None:
+        """Close those to addresses that are in no route any more, now that there may be one more."""
+        if lines:
+            known = set(map(self._session.brokers.vip, self._session.routes.masters()))
+            for address in lines.keys() - known:
+                lines.pop(address).close()
 
     def close(self) -> None:
         """Close all lines. Waits for a send that is using one, as long as one may take."""

@@ -153,8 +153,8 @@ class RouteCache:
         return addresses[other_id], other_id
 
     def masters(self) -> dict[str, str]:
-        """Address of each known master -> its broker name."""
-        return {addresses[MASTER]: name for name, addresses in self._brokers.items() if MASTER in addresses}
+        """Address of each known master -> its broker name. Any thread may call it."""
+        return {addresses[MASTER]: name for name, addresses in list(self._brokers.items()) if MASTER in addresses}
 
     def all_addresses(self) -> set[str]:
         """Masters and slaves."""

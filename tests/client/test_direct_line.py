@@ -5,16 +5,19 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from rocketlet.client.config import ProducerConfig
 from rocketlet.client.sending.direct_line import DirectLine, DirectPath
+from rocketlet.client.talking.route_cache import route_of
+from rocketlet.client.talking.session import Session, World
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.errors import CallTimeout, ConnectionLost
 from rocketlet.remoting.frame_codec import FrameDecoder, encode
+from rocketlet.remoting.protocol.routing import BrokerData, TopicRouteData
 
 LIMIT = 1 << 20
 
@@ -88,6 +91,46 @@ def test_a_timeout_and_a_closed_connection_are_distinguished() -> None:
         with pytest.raises(ConnectionLost):
             ask(line)
         line.close()
+
+
+@pytest.mark.parametrize("what", ["a frame that never ends", "answers that nobody asked for"])
+def test_a_broker_that_keeps_talking_gains_no_time(what: str) -> None:
+    def serve(connected: socket.socket) -> None:
+        connected.recv(65536)
+        unasked = encode(Command(0, opaque=99, flag=1))
+        endless = (LIMIT - 4).to_bytes(4, "big") + (LIMIT - 8).to_bytes(4, "big")
+        connected.sendall(unasked if "answers" in what else endless)
+        with suppress(OSError):
+            while True:
+                connected.sendall(unasked if "answers" in what else b" ")
+                ended.wait(0.01)
+
+    ended = threading.Event()
+    with server(serve) as address:
+        line = DirectLine(address, LIMIT)
+        with pytest.raises(CallTimeout):
+            ask(line, 0.1)
+        line.close()
+        ended.set()
+
+
+def test_lines_to_addresses_that_left_the_routes_are_closed() -> None:
+    unused: Any = None
+    session = Session(ProducerConfig(namesrv="127.0.0.1:9"), World(ip="127.0.0.1"))
+    path, lines = DirectPath(session, ProducerConfig(), unused, unused), {}
+
+    def wait_until_closed(connected: socket.socket) -> None:
+        closed.append(connected.recv(1))
+
+    closed: list[bytes] = []
+    with server(wait_until_closed) as first, server(wait_until_closed) as second:
+        for address in (first, second):
+            data = TopicRouteData(brokerDatas=[BrokerData({0: address}, "a", "c")])
+            session.routes.put(route_of("T", data))
+            assert path._line(lines, address) is not None
+            assert list(lines) == [address]
+        lines[second].close()
+    assert closed == [b"", b""]
 
 
 def test_a_line_closed_meanwhile_is_noticed() -> None:
