@@ -183,7 +183,7 @@ class TcpListener:
                 accepted = self._socket.accept()[0]
             except (BlockingIOError, ConnectionError):
                 continue  # closed again before it was accepted
-            if _leaves_too_few(accepted.fileno()):
+            if _leaves_too_few(accepted.fileno(), _SPARE_FILES):
                 accepted.close()
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             try:
@@ -199,16 +199,20 @@ class TcpListener:
         await trio.lowlevel.checkpoint()
 
 
-def _leaves_too_few(descriptor: int) -> bool:
-    """Whether so few descriptors are left that files need them: a new one has the lowest free number."""
+def _leaves_too_few(descriptor: int, spare: int) -> bool:
+    """Whether so few descriptors are left that others need them: a new one has the lowest free number."""
     most = most_open_files()
-    return most > 0 and descriptor >= most - min(_SPARE_FILES, most // 2)
+    return most > 0 and descriptor >= most - min(spare, most // 2)
 
 
 class TcpNetwork:
-    """The real network. Buffer sizes of 0 leave them to the system, which adapts them."""
+    """The real network. Buffer sizes of 0 leave them to the system, which adapts them. So many descriptors as
+    `spare_files` are left to the rest of the process by what is dialled."""
 
-    def __init__(self, *, backlog: int = 1024, send_buffer: int = 0, receive_buffer: int = 0) -> None:
+    def __init__(
+        self, *, backlog: int = 1024, send_buffer: int = 0, receive_buffer: int = 0, spare_files: int = 0
+    ) -> None:
+        self._spare_files = spare_files
         self._backlog = backlog
         self._buffers = ((socket.SO_SNDBUF, send_buffer), (socket.SO_RCVBUF, receive_buffer))
 
@@ -229,6 +233,8 @@ class TcpNetwork:
 
     async def _connect(self, unconnected: socket.socket, place: tuple[object, ...]) -> TcpStream:
         try:
+            if self._spare_files and _leaves_too_few(unconnected.fileno(), self._spare_files):
+                raise OSError(errno.EMFILE, f"the last {self._spare_files} descriptors are left to others (ulimit -n)")
             unconnected.setblocking(False)
             self._set_buffers(unconnected)
             try:

@@ -51,6 +51,8 @@ from rocketlet.remoting.transport import Network, TcpNetwork
 logging.getLogger("rocketlet.client").addHandler(logging.NullHandler())
 log = logging.getLogger("rocketlet.client.session")
 
+# Descriptors that connections leave to the program around the client: a name server decides how many there are.
+_SPARE_FILES = 128
 _MAX_PAUSE = 5.0  # between two tries to find missing routes
 
 
@@ -107,7 +109,7 @@ class Session:
         hooks = []
         if self.config.access_key:
             hooks.append(Signer(self.config.access_key, self.config.secret_key, self.config.security_token))
-        network = self.world.network or TcpNetwork()
+        network = self.world.network or TcpNetwork(spare_files=_SPARE_FILES)
         # Created only now, because it copies the handlers.
         events = [_Returns(self.heartbeats.soon)]
         try:

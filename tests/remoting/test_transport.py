@@ -186,3 +186,17 @@ async def test_connections_leave_descriptors_for_files(monkeypatch: pytest.Monke
     for stream in (first, held, refused, second, await listener.accept()):
         await stream.aclose()
     await listener.aclose()
+
+
+async def test_what_is_dialled_leaves_descriptors_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name server that named many brokers could take all those of an application."""
+    network = TcpNetwork(spare_files=2)
+    listener = await TcpNetwork().listen("127.0.0.1", 0)
+    used = len(os.listdir("/dev/fd"))
+    monkeypatch.setattr(transport, "most_open_files", lambda: used)
+    with pytest.raises(ConnectFailed, match="descriptors are left to others"):
+        await network.dial(listener.address)
+    monkeypatch.setattr(transport, "most_open_files", lambda: -1)
+    client = await network.dial(listener.address)
+    for stream in (client, await listener.accept(), listener):
+        await stream.aclose()
