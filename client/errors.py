@@ -16,6 +16,8 @@ from typing import Self
 
 from rocketlet.common.errors import RocketletError
 
+_LONGEST = 2000
+
 RAISED_BY_USERS = (Exception, SystemExit)
 """What a user's function may raise where an engine calls it: `sys.exit` in a callback ends no thread of ours."""
 
@@ -27,6 +29,13 @@ def shown(value: object) -> str:
     except RAISED_BY_USERS:
         text = f"<{type(value).__name__}>"
     return text.encode(errors="backslashreplace").decode()
+
+
+def shortened(text: str) -> str:
+    """A text that a server may have had a part in, no longer than somebody would read: a remark may have megabytes."""
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}... ({len(text)} characters)"
 
 
 @dataclass(eq=False, repr=False)
@@ -62,7 +71,7 @@ class ClientError(RocketletError):
         if self.tries > 1:
             parts.append(f"{self.tries} tries")
         details = f" ({', '.join(parts)})" if parts else ""
-        return f"{self.what}{details}{f'; {self.advice}' if self.advice else ''}"
+        return f"{shortened(self.what)}{details}{f'; {self.advice}' if self.advice else ''}"
 
 
 class InvalidUse(ClientError):

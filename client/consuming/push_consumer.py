@@ -49,6 +49,7 @@ from rocketlet.remoting.response_codes import ResponseCode
 log = logging.getLogger("rocketlet.client.push_consumer")
 
 _FIRST_PERSIST = 10.0
+_LONGEST_RESET = 1 << 20  # a topic's queues at one broker: ten thousand of them; more would hold the loop for seconds
 # Direct consumptions that wait for the listener: administrators ask for one at a time.
 MOST_DIRECT = 100
 MOST_DIRECT_BYTES = 64 << 20
@@ -90,7 +91,9 @@ class PushEngine(QueueHolder):
         self._direct = 0
         self._direct_bytes = 0
         self.session.handlers |= {
-            int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): Handler(self._reset, ResetOffsetHeader, longest_body=None),
+            int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): Handler(
+                self._reset, ResetOffsetHeader, longest_body=_LONGEST_RESET
+            ),
             int(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT): Handler(self._status, ConsumerStatusHeader),
             int(RequestCode.CONSUME_MESSAGE_DIRECTLY): Handler(
                 self._consume_directly, ConsumeMessageDirectlyHeader, longest_body=None

@@ -18,7 +18,7 @@ import trio
 
 from rocketlet.client.compression import CannotInflate, inflate
 from rocketlet.client.config import ProducerConfig
-from rocketlet.client.errors import InvalidMessage, RequestTimedOut
+from rocketlet.client.errors import InvalidMessage, RequestTimedOut, shortened
 from rocketlet.client.sending.send import Send
 from rocketlet.client.sending.send_pipeline import SendPipeline
 from rocketlet.client.talking.session import Session
@@ -90,6 +90,7 @@ class Requests:
         correlation = properties.get(names.CORRELATION_ID, "")
         waiting = self._waiting.get(correlation)
         if waiting is None:
+            correlation = shortened(correlation)
             log.info("a reply came for a request that is no longer waited for (%s)", correlation)
             raise Refused(ResponseCode.SYSTEM_ERROR, f"nobody waits for a reply to {correlation}")
         try:

@@ -41,6 +41,7 @@ POP_CODES = frozenset({SUCCESS, int(ResponseCode.PULL_NOT_FOUND), POLLING_FULL, 
 SEND_CODES = frozenset(STATUS_BY_CODE)
 OFFSET_TIMEOUT = 5.0  # RocketMQ's, for offsets and for sending back
 LOCK_TIMEOUT = 1.0
+_MOST_MEMBERS = 100_000  # of a group, who are sorted whenever its queues are allocated
 
 PullAnswer: TypeAlias = tuple[int, pulling.PullMessageAnswerHeader, bytes | memoryview]
 
@@ -93,7 +94,13 @@ class BrokerCalls:
         header = membership.GetConsumerListHeader(consumerGroup=group)
         answer = await self._ask(self.vip(address), RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         with readable("the list of members", address):
-            return membership.ConsumerListBody.from_json(answer.body).consumerIdList
+            members = membership.ConsumerListBody.from_json(answer.body).consumerIdList
+        if len(members) > _MOST_MEMBERS:
+            raise BadAnswer(
+                f"the group {group} has {len(members)} members, the client takes at most {_MOST_MEMBERS}",
+                broker=address,
+            )
+        return members
 
     async def check_subscription(self, address: str, client_id: str, group: str, subscription: Subscription) -> None:
         """46: raises Refused where the broker cannot filter by this expression."""

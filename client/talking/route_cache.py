@@ -120,6 +120,11 @@ class RouteCache:
         self._routes[route.topic] = route
         return True
 
+    def count_with(self, route: Route) -> int:
+        """How many addresses would be known with this route."""
+        named = sum(len(addresses) for addresses in route.addresses.values())
+        return named + sum(len(addresses) for name, addresses in self._brokers.items() if name not in route.addresses)
+
     def forget_vanished(self) -> set[str]:
         """Drop brokers that are in no route; returns the addresses that are no longer used."""
         previous = self.all_addresses()

@@ -25,11 +25,11 @@ import trio
 
 from rocketlet.client.config import ClientConfig, name_servers
 from rocketlet.client.consuming.received_messages import MessageReader
-from rocketlet.client.errors import ClientClosed, ClientError, InvalidUse, NoRoute
+from rocketlet.client.errors import BadAnswer, ClientClosed, ClientError, InvalidUse, NoRoute
 from rocketlet.client.talking import identity
 from rocketlet.client.talking.broker_calls import BrokerCalls
 from rocketlet.client.talking.heartbeats import Heartbeats
-from rocketlet.client.talking.namesrv_calls import NamesrvCalls, no_route
+from rocketlet.client.talking.namesrv_calls import MAX_BROKERS, NamesrvCalls, no_route
 from rocketlet.client.talking.route_cache import MASTER, Route, RouteCache, borrowed_route, route_of
 from rocketlet.client.talking.side_by_side import for_each
 from rocketlet.common.clock import WallClock, system_clock
@@ -53,6 +53,7 @@ log = logging.getLogger("rocketlet.client.session")
 
 # Descriptors that connections leave to the program around the client: a name server decides how many there are.
 _SPARE_FILES = 128
+_MOST_ADDRESSES = 3 * MAX_BROKERS  # in the routes of all topics together
 _MAX_PAUSE = 5.0  # between two tries to find missing routes
 
 
@@ -210,6 +211,17 @@ class Session:
             self._learn(borrowed_route(topic, data, default[1], first_turn))
 
     def _learn(self, route: Route) -> None:
+        count = self.routes.count_with(route)
+        if count > _MOST_ADDRESSES:  # those that have left the routes are kept only if there is room
+            self.routes.forget_vanished()
+            self.heartbeats.forget_vanished()
+            count = self.routes.count_with(route)
+        if count > _MOST_ADDRESSES:
+            raise BadAnswer(
+                f"with this route the client would know {count} brokers, it takes at most {_MOST_ADDRESSES}",
+                topic=route.topic,
+                broker=self.namesrv.current,
+            )
         if not self.routes.put(route):
             return
         log.info("route of %s: %d queues to write, %d to read", route.topic, len(route.writable), len(route.readable))
@@ -324,6 +336,8 @@ class _Returns(ConnectionEvents):
             self._returned()
 
     def closed(self, connection: Connection) -> None:
+        if len(self._lost) >= _MOST_ADDRESSES:
+            self._lost.clear()  # of brokers that vanished for good; one that returns meanwhile waits for its heartbeat
         self._lost.add(connection.peer)
 
 

@@ -12,11 +12,14 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from rocketlet.client import (
     AsyncLitePullConsumer,
+    AsyncProducer,
     AsyncPullConsumer,
     AsyncSimpleConsumer,
     AsyncTransactionProducer,
     BadAnswer,
+    Message,
     ReceivedMessage,
+    SendFailed,
     TransactionState,
 )
 from rocketlet.client.consuming.push_consumer import MOST_DIRECT
@@ -28,6 +31,8 @@ from rocketlet.remoting.command import ONEWAY, Command, request
 from rocketlet.remoting.frame_codec import encode as frame_of
 from rocketlet.remoting.handler import Reply
 from rocketlet.remoting.protocol.inspection import ConsumeMessageDirectlyHeader
+from rocketlet.remoting.protocol.membership import ConsumerListBody
+from rocketlet.remoting.protocol.offsets import ResetOffsetBody, ResetOffsetHeader
 from rocketlet.remoting.protocol.transactions import CheckTransactionStateHeader
 from rocketlet.remoting.request_codes import RequestCode
 from rocketlet.remoting.response_codes import ResponseCode
@@ -201,3 +206,40 @@ async def test_answers_that_come_when_far_too_much_waits_are_not_taken(autojump_
             may_end.set()
             await trio.sleep(5)
     assert len(got) == 2  # of eight; the others are pulled again, and the script has no more of them
+
+
+async def test_a_remark_of_megabytes_does_not_fill_the_log(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scripted_brokers("a") as script, AsyncProducer("p", retries=1, **given(script)) as producer:
+        script.next("a", RequestCode.HEART_BEAT, Reply(1, remark="r" * 1_000_000))
+        script.next("a", RequestCode.SEND_MESSAGE_V2, *[Reply(1, remark="r" * 1_000_000)] * 2)
+        with pytest.raises(SendFailed) as failed:
+            await producer.send(Message("T", b"x"))
+        assert len(str(failed.value)) < 10_000
+        await trio.sleep(60)
+    assert "rrr" in caplog.text
+    assert len(caplog.text) < 50_000
+
+
+async def test_a_group_of_more_members_than_there_can_be_is_refused(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    got = Collected()
+    async with scripted_brokers("a", queues=1) as script:
+        script.topics = {"T"}
+        members = ConsumerListBody([f"c{n}" for n in range(100_001)])
+        script.next("a", RequestCode.GET_CONSUMER_LIST_BY_GROUP, Reply(body=members.to_json()))
+        script.next("a", RequestCode.PULL_MESSAGE, found(0))
+        async with consumer_at(script, got):
+            await trio.sleep(10)
+    assert got.offsets == [0]
+
+
+async def test_a_reset_of_more_queues_than_there_can_be_is_refused(autojump_clock: MockClock) -> None:
+    async with scripted_brokers("a") as script, consumer_at(script, Collected()):
+        table = {MessageQueue("T", "a", number): 0 for number in range(30_000)}
+        asked = request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetHeader(0, "T", "g"))
+        asked.body = ResetOffsetBody(table).to_json()
+        answer = await script.clients["a"].call(asked, 5)
+        assert "are allowed" in (answer.remark or "")

@@ -25,6 +25,7 @@ from rocketlet.client import (
     Sql,
     TransactionState,
 )
+from rocketlet.client.talking import session
 from rocketlet.client.talking.namesrv_calls import MAX_BROKERS
 from rocketlet.client.talking.side_by_side import AT_ONCE, for_each
 from rocketlet.common.message import MessageQueue
@@ -190,3 +191,24 @@ async def test_a_cluster_of_a_thousand_masters_with_slaves_is_none_too_many(auto
     async with scripted_brokers("a") as script, AsyncProducer("p", **given(script)) as producer:
         script.next("namesrv", ROUTE, Reply(body=route(table)))
         assert len(await producer.publish_queues("T")) == 4000
+
+
+async def test_all_routes_together_have_no_more_brokers_than_some_may(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_MOST_ADDRESSES", 350)
+
+    def named(topic: str) -> Reply:
+        table = {name + topic: broker for name, broker in brokers(100).items()}
+        for name, broker in table.items():
+            broker.brokerName = name
+        return Reply(body=route(table))
+
+    async with scripted_brokers("a") as script, AsyncProducer("p", **given(script)) as producer:
+        for topic in ("T1", "T2", "T3"):
+            script.next("namesrv", ROUTE, named(topic))
+            await producer.publish_queues(topic)
+        script.next("namesrv", ROUTE, named("T4"))
+        with pytest.raises(BadAnswer, match="the client would know 400 brokers"):
+            await producer.publish_queues("T4")
+        assert (await producer.send(Message("U", b"x"))).status is SendStatus.SEND_OK
