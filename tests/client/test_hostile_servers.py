@@ -3,6 +3,7 @@ refuses what it cannot hold, and goes on."""
 
 from __future__ import annotations
 
+import logging
 import zlib
 from typing import Any
 
@@ -225,6 +226,7 @@ async def test_a_remark_of_megabytes_does_not_fill_the_log(
 async def test_a_group_of_more_members_than_there_can_be_is_refused(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     got = Collected()
     async with scripted_brokers("a", queues=1) as script:
         script.topics = {"T"}
@@ -233,6 +235,7 @@ async def test_a_group_of_more_members_than_there_can_be_is_refused(
         script.next("a", RequestCode.PULL_MESSAGE, found(0))
         async with consumer_at(script, got):
             await trio.sleep(10)
+    assert "has 100001 members" in caplog.text
     assert got.offsets == [0]
 
 
