@@ -74,6 +74,7 @@ class Rebalance:
         self._leaving: set[MessageQueue] = set()
         self._departures = trio.lowlevel.ParkingLot()
         self._incomplete = False
+        self._ended = False
         self._restarting: dict[MessageQueue, int] = {}
 
     def wake(self) -> None:
@@ -97,7 +98,7 @@ class Rebalance:
     async def balance(self) -> None:
         """One round over all topics."""
         self._incomplete = False
-        if self.by_hand:
+        if self.by_hand or self._ended:
             return
         topics = list(self._member.subscriptions)
         await self._give_up([queue for queue in self.held if queue.topic not in topics])
@@ -243,6 +244,7 @@ class Rebalance:
 
     async def give_up_all(self) -> None:
         """At shutdown: drop all queues and wait until the last one is released."""
+        self._ended = True
         self._restarting.clear()
         await self._give_up(list(self.held))
         while self._leaving:

@@ -67,6 +67,7 @@ class ProducerEngine:
         self.requests = Requests(self.session, self.pipeline, config)
         self.queries = TopicQueries(self.session)
         self.session.producer_groups.append(self.group)
+        self.is_stopping = False
 
     async def run(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send until `stop` is set, then wait for what is in flight and unregister."""
@@ -76,7 +77,10 @@ class ProducerEngine:
             if self._tracer is not None:
                 nursery.start_soon(self._tracer.run)
             task_status.started()
-            await stop.wait()
+            try:
+                await stop.wait()
+            finally:
+                self.is_stopping = True
             with trio.CancelScope(shield=True):
                 with trio.move_on_after(self.config.send_timeout * (1 + self.config.retries)):
                     await self.pipeline.drain()

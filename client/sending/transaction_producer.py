@@ -134,6 +134,8 @@ class TransactionEngine(ProducerEngine):
     # ---- asked by the broker
 
     def _on_check(self, request: Request) -> None:
+        if self.is_stopping:
+            return  # as long as checks came in, their tasks would keep the pipeline from ending
         if self._checks >= MOST_CHECKS or (self._checks and self._checked + len(request.body) > MOST_CHECKED):
             self._drop(request, f"{self._checks} checks of {self._checked} bytes wait for the checker")
             return

@@ -53,11 +53,16 @@ def bomb(size: int) -> bytes:
     return encode(record(body=zlib.compress(bytes(size)), sys_flag=message_flags.COMPRESSED))
 
 
-async def ask(script: Script, body: bytes, count: int = 1) -> None:
+def ask_soon(script: Script, body: bytes, count: int = 1) -> None:
     """Ask about so many transactions at once."""
     command = request(CHECK, CheckTransactionStateHeader(0, 0, "", "", "", "a"), body)
     command.flag = ONEWAY
     script.clients["a"].send([frame_of(command)] * count)
+
+
+async def ask(script: Script, body: bytes, count: int = 1) -> None:
+    """The same, and wait until the client has them."""
+    ask_soon(script, body, count)
     await wait_all_tasks_blocked(0.01)
 
 
@@ -246,3 +251,25 @@ async def test_a_reset_of_more_queues_than_there_can_be_is_refused(autojump_cloc
         asked.body = ResetOffsetBody(table).to_json()
         answer = await script.clients["a"].call(asked, 5)
         assert "are allowed" in (answer.remark or "")
+
+
+async def test_a_flood_of_checks_keeps_no_client_from_ending(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check(message: ReceivedMessage) -> TransactionState:
+        await trio.sleep(1)
+        return TransactionState.COMMIT
+
+    async def flood(script: Script) -> None:
+        while True:
+            ask_soon(script, encode(record()), 10)
+            await trio.lowlevel.checkpoint()
+
+    async with scripted_brokers("a") as script, trio.open_nursery() as nursery:
+        async with AsyncTransactionProducer("p", check, **given(script)):
+            await trio.sleep(1)
+            nursery.start_soon(flood, script)
+            for _ in range(100):
+                await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    assert "Traceback" not in caplog.text
