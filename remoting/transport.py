@@ -17,6 +17,8 @@ import errno
 import os
 import socket
 import threading
+from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 import trio
@@ -205,6 +207,10 @@ def _leaves_too_few(descriptor: int, spare: int) -> bool:
     return most > 0 and descriptor >= most - min(spare, most // 2)
 
 
+_LOOK_UPS = 20  # of names, at once
+_Place = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]
+
+
 class TcpNetwork:
     """The real network. Buffer sizes of 0 leave them to the system, which adapts them. So many descriptors as
     `spare_files` are left to the rest of the process by what is dialled."""
@@ -213,6 +219,8 @@ class TcpNetwork:
         self, *, backlog: int = 1024, send_buffer: int = 0, receive_buffer: int = 0, spare_files: int = 0
     ) -> None:
         self._spare_files = spare_files
+        # Not trio's own limiter: names that take their time would keep the program's threads from it.
+        self._look_ups = trio.CapacityLimiter(_LOOK_UPS)
         self._backlog = backlog
         self._buffers = ((socket.SO_SNDBUF, send_buffer), (socket.SO_RCVBUF, receive_buffer))
 
@@ -221,7 +229,7 @@ class TcpNetwork:
         problem: OSError | None = None
         try:
             host, port = split_address(address)
-            places = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            places = await self._look_up(host, port)
         except (OSError, UnicodeError, ValueError) as error:
             raise ConnectFailed(f"cannot connect to {address}: {error}") from error
         for family, kind, protocol, _, place in places:
@@ -230,6 +238,15 @@ class TcpNetwork:
             except OSError as error:
                 problem = error
         raise ConnectFailed(f"cannot connect to {address}: {problem}") from problem
+
+    async def _look_up(self, host: str, port: int) -> Sequence[_Place]:
+        await trio.lowlevel.checkpoint()
+        try:
+            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        except socket.gaierror:
+            pass  # a name
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        return await trio.to_thread.run_sync(look_up, abandon_on_cancel=True, limiter=self._look_ups)
 
     async def _connect(self, unconnected: socket.socket, place: tuple[object, ...]) -> TcpStream:
         try:

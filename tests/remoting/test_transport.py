@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import struct
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -199,3 +200,25 @@ async def test_what_is_dialled_leaves_descriptors_to_others(monkeypatch: pytest.
     client = await network.dial(listener.address)
     for stream in (client, await listener.accept(), listener):
         await stream.aclose()
+
+
+async def test_names_that_are_not_found_leave_threads_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as trio has by default waited for names that a name server had made up."""
+    gone = threading.Event()
+    look_up = socket.getaddrinfo
+
+    def slow(host: str, *args: object, flags: int = 0, **named: object) -> object:
+        if not flags:
+            gone.wait(10)
+        return look_up("", *args, flags=socket.AI_NUMERICHOST, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    network = TcpNetwork()
+    async with trio.open_nursery() as nursery:
+        for number in range(100):
+            nursery.start_soon(network.dial, f"made-up-{number}:1")
+        await wait_all_tasks_blocked()
+        others = trio.to_thread.current_default_thread_limiter().borrowed_tokens
+        nursery.cancel_scope.cancel()
+    gone.set()
+    assert others == 0
