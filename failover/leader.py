@@ -26,6 +26,7 @@ log = logging.getLogger("rocketlet.failover.leader")
 _CHECK_SECONDS = 0.2  # how often it looks whether the set should change
 _RESIGN_SECONDS = 5.0
 _SHORTEST_WAIT = 0.01
+_ROUNDS_BEFORE_FILING = 3  # in one answers are written, in one connections wait to read again, in one they do
 
 
 class NotNow(Exception):
@@ -99,12 +100,14 @@ class Leader:
             await self._own_growth.park()
 
     async def file(self) -> None:
-        """File what is confirmed, after those who waited for it have been answered: they are at work meanwhile."""
+        """File what is confirmed, after those who waited for it have been answered, and after what they had sent
+        meanwhile has gone to the replicas: all of them are at work while this one files."""
         while True:
             self._parts.settle()
             self._store.log.make_room_ahead()
             await self._unfiled.park()
-            await trio.lowlevel.checkpoint()  # the tasks that write the answers were woken together with this one
+            for _ in range(_ROUNDS_BEFORE_FILING):
+                await trio.lowlevel.checkpoint()
 
     def changed(self) -> None:
         """A replica has joined, reported or left; or more of our own log is safe."""
