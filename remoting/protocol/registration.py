@@ -39,6 +39,7 @@ MAX_TOPICS = 200_000
 MAX_INFLATED = 64 << 20
 # A registration up to this size is read in one step, in less than 10 ms; a larger one in pieces of it.
 _WHOLE = 64 << 10
+_MOST_ODD = 1 << 20  # bytes of topics in pieces that are no plain JSON: a lone surrogate, say
 _LONGEST_SERVERS = 64 << 10  # a name server takes a hundred of them
 
 
@@ -151,10 +152,16 @@ def _json_pieces(data: bytes, bare: bool) -> Iterator[RegisterBrokerBody]:
     around = data
     if found := _find_topics(data, 0, _WHOLE):
         table = LongObject(data, found.end(), _WHOLE)
-        count = 0
+        count = odd = 0
         try:
             for members in table:
-                topics = _decode_topics(members)
+                try:
+                    topics = _decode_topics(members)
+                except UNDECODABLE:
+                    odd += len(members)
+                    if odd > _MOST_ODD:
+                        raise
+                    topics = TopicConfigTable.from_odd_json(b'{"topicConfigTable":%b}' % members).topicConfigTable
                 count += len(topics)
                 _check_count(count)
                 yield RegisterBrokerBody([], TopicConfigTable(topicConfigTable=topics))
@@ -223,14 +230,14 @@ class _Lines:
         return taken
 
 
-class _TableWithoutTopics(Body):
+class TableBesidesTopics(Body):
     dataVersion: DataVersion = field(default_factory=DataVersion)
     topicConfigTable: bool = False  # whether there was one
 
 
-class _BodyWithoutTopics(Body):
+class RegistrationBesidesTopics(Body):
     filterServerList: list[str] = field(default_factory=list)
-    topicConfigSerializeWrapper: _TableWithoutTopics = field(default_factory=_TableWithoutTopics)
+    topicConfigSerializeWrapper: TableBesidesTopics = field(default_factory=TableBesidesTopics)
 
 
 _find_topics = re.compile(rb'"topicConfigTable"\s*+:\s*+\{').search
@@ -239,9 +246,9 @@ _decode_topics = msgspec.json.Decoder(dict[str, TopicConfig], strict=False).deco
 
 def _read_without_topics(data: bytes, bare: bool) -> RegisterBrokerBody:
     if bare:
-        servers, table = [], _TableWithoutTopics.from_json(data)
+        servers, table = [], TableBesidesTopics.from_json(data)
     else:
-        body = _BodyWithoutTopics.from_json(data)
+        body = RegistrationBesidesTopics.from_json(data)
         servers, table = body.filterServerList, body.topicConfigSerializeWrapper
     if not table.topicConfigTable:
         raise BodyError("the topics of a registration are not where they belong")

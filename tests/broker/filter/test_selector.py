@@ -218,7 +218,8 @@ def test_minus_signs_do_not_each_look_for_the_end_of_a_comment(beginning: str, v
     """16 KiB of them took 1.1 s; several times that is too long for a test without a mark."""
     term = "-" * 70 + f"{value} = a OR "
     for blanks in range(6):
-        Selector(beginning + term * (16_000 // len(term)) + " " * blanks + "a")
+        selector = Selector(beginning + term * (16_000 // len(term)) + " " * blanks + "a")
+        assert selector.evaluate({"a": "1", "b": "2"}) is (True if value == "1" else None)
 
 
 def test_width_is_not_depth() -> None:

@@ -214,6 +214,19 @@ def test_a_large_registration_may_be_spaced_and_in_any_order() -> None:
     assert last == RegisterBrokerBody(["f:1"], TopicConfigTable(DataVersion(3, 4)))
 
 
+def test_one_odd_topic_keeps_no_large_registration_from_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = [b'"T%d":{"topicName":"T%d","perm":6,"writeQueueNums":8}' % (number, number) for number in range(4_321)]
+    data = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{%b}}}' % b",".join(
+        [*plain, b'"x\\ud800":{"topicName":"x\\ud800"}', b'"U":{topicName:"U",}']
+    )
+    found = list(registration.in_pieces(data, compressed=False))
+    names = [name for piece in found for name in piece.topicConfigSerializeWrapper.topicConfigTable]
+    assert (len(names), names[-1]) == (4_323, "U")
+    monkeypatch.setattr(registration, "_MOST_ODD", 10)
+    with pytest.raises(BodyError, match="cannot be read"):
+        list(registration.in_pieces(data, compressed=False))
+
+
 def test_a_small_registration_is_not_large() -> None:
     body = RegisterBrokerBody([], TopicConfigTable(DataVersion(), {"T": TopicConfig(topicName="T")}))
     assert not registration.is_large(body.to_compressed(), compressed=True)
